@@ -1,0 +1,5 @@
+"""The contract as data."""
+
+from assay.contract.model import Contract
+
+__all__ = ["Contract"]

@@ -1,0 +1,196 @@
+"""The contract: what a candidate promises, as data a person can read, edit and pin."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from assay.errors import InputError
+
+CONTRACT_VERSION = 1
+
+
+class Clause(BaseModel):
+    """A frozen table of the contract; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SizeDomain(Clause):
+    """The values one named size of the task may take."""
+
+    minimum: int | None = None
+    """Smallest admitted value."""
+    maximum: int | None = None
+    """Largest admitted value."""
+    multiple_of: int = 1
+    """The size is always a multiple of this."""
+    fixed: bool = False
+    """True when the size is never varied."""
+
+
+class InputDomain(Clause):
+    """What one tensor input may be."""
+
+    dtypes: tuple[str, ...] = ()
+    """Admitted dtypes; empty means the dtype the task uses."""
+    structure: str | None = None
+    """Structure of the values, such as `upper_triangular`; None means what inference finds."""
+    low: float | None = None
+    """Smallest admitted value."""
+    high: float | None = None
+    """Largest admitted value."""
+    layouts: tuple[str, ...] | None = None
+    """Admitted layouts; None means every layout that the reference accepts."""
+
+
+class Domain(Clause):
+    """Where the candidate has to be right."""
+
+    sizes: dict[str, SizeDomain] = Field(default_factory=dict)
+    """By the name of the task's module-level integer."""
+    inputs: dict[str, InputDomain] = Field(default_factory=dict)
+    """By the input's name, or its position as text."""
+    dtypes: tuple[str, ...] = ()
+    """Floating dtypes promised beside the task's own: fp32, fp16, bf16, fp64."""
+
+
+class Numerics(Clause):
+    """The arithmetic the candidate is held to."""
+
+    accumulate: Literal["auto", "fp64", "fp32", "tf32", "bf16", "fp16"] = "auto"
+    """Precision of accumulation; `auto` is fp32, or fp64 for a float64 task."""
+    matmul: Literal["ieee", "tf32"] = "ieee"
+    """Product mode of float32 operands."""
+    operands: Literal["auto", "exact", "task"] = "auto"
+    """Whether products may round operands to the task's dtype; `auto` does so for half-precision tasks."""
+    fast_math: bool = False
+    """Whether approximate intrinsics are allowed."""
+    output_dtype: Literal["reference", "any"] = "reference"
+    """Whether the output dtype has to be the reference's."""
+
+
+class Exceptional(Clause):
+    """What happens to values that are not ordinary numbers."""
+
+    nan: Literal["propagate", "reference", "ignore"] = "propagate"
+    """NaN arrives where the reference puts it; `ignore` waives the clause."""
+    inf: Literal["propagate", "reference", "ignore"] = "propagate"
+    """Signed infinities arrive where the reference puts them; `ignore` waives the clause."""
+    subnormals: Literal["preserve", "flush", "either"] = "either"
+    """Whether subnormal numbers are kept."""
+
+
+class Memory(Clause):
+    """What the candidate may do with memory."""
+
+    aliasing: Literal["reference", "forbid", "allow"] = "reference"
+    """Whether outputs may share storage with inputs; `reference` allows what the reference does."""
+    inplace: tuple[str, ...] = ()
+    """Names or positions of inputs that may change."""
+    extra_bytes: int | None = None
+    """Scratch bytes allowed beyond inputs and outputs; None sets no limit."""
+
+
+class Resources(Clause):
+    """What the candidate has to fit on."""
+
+    targets: tuple[str, ...] = ()
+    """Targets to compile for, such as `sm_90`; empty means the device at hand or the emulated one."""
+
+
+class Policy(Clause):
+    """Which gates block a label, and how far a tier counts."""
+
+    blocking: tuple[str, ...] | None = None
+    """Slugs of blocking gates; None means every gate of the battery that is not opt-in."""
+    advisory: tuple[str, ...] = ()
+    """Slugs whose findings are reported and do not reject."""
+    allow_tiers: tuple[Literal["divergence"], ...] = ()
+    """Tiers of findings that do not reject."""
+    scope: Literal["any", "gpu"] = "any"
+    """`gpu` refuses the label `contract` to a verdict decided without a GPU."""
+
+
+class Contract(Clause):
+    """Every obligation of one task."""
+
+    schema_version: Literal[1] = CONTRACT_VERSION
+    """Version of this format."""
+    domain: Domain = Field(default_factory=Domain)
+    """Where the candidate has to be right."""
+    numerics: Numerics = Field(default_factory=Numerics)
+    """The arithmetic it is held to."""
+    exceptional: Exceptional = Field(default_factory=Exceptional)
+    """Exceptional values."""
+    determinism: Literal["bitwise", "bounded", "none"] = "bitwise"
+    """Same input, same bits; or within the oracle's bound; or no promise."""
+    memory: Memory = Field(default_factory=Memory)
+    """Aliasing, in-place inputs, scratch."""
+    gradients: Literal["none", "auto", "training"] = "auto"
+    """`auto` obliges a candidate whose outputs claim gradients where the reference's do."""
+    resources: Resources = Field(default_factory=Resources)
+    """Targets it has to fit on."""
+    provenance: Literal["auto", "required", "none"] = "auto"
+    """Whether the candidate's own kernels have to do the work."""
+    batch_invariance: bool = False
+    """Whether a row's bits may depend on the batch it is in."""
+    policy: Policy = Field(default_factory=Policy)
+    """Which gates block."""
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any], where: str = "contract") -> Self:
+        """Build from parsed TOML or JSON.
+
+        Raises InputError naming the wrong key, the nearest right one and the place.
+        """
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise InputError(_explain(cls, error), where, "correct the contract") from None
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a TOML contract. Raises InputError for a missing, unparsable or invalid file."""
+        path = Path(path)
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError("no such contract file", str(path), "check the path") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the contract: {error}", str(path), "check the file") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"not valid TOML: {error}", str(path), "correct the syntax") from None
+        return cls.from_data(data, str(path))
+
+
+def _explain(model: type[BaseModel], error: ValidationError) -> str:
+    """One line for the first fault of a contract, with the nearest right key."""
+    fault = error.errors()[0]
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] != "extra_forbidden":
+        return f"{path}: {fault['msg']} (got {fault.get('input')!r})"
+    keys = _keys_at(model, [str(part) for part in fault["loc"][:-1]])
+    wrong = str(fault["loc"][-1])
+    near = difflib.get_close_matches(wrong, keys, n=1, cutoff=0.0)
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"unknown key `{path}`{hint} (known here: {', '.join(keys)})"
+
+
+def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Field names of the table at `path` below `model`; empty for a free-form table."""
+    current: Any = model
+    for part in path:
+        if not (isinstance(current, type) and issubclass(current, BaseModel)):
+            return []
+        field = current.model_fields.get(part)
+        if field is None:
+            return list(current.model_fields)
+        annotation = field.annotation
+        arguments = getattr(annotation, "__args__", ())
+        current = arguments[1] if arguments and getattr(annotation, "__origin__", None) is dict else annotation
+    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []

@@ -1,0 +1,1 @@
+"""Probes: concrete experiments and the values, sizes and layouts they use."""

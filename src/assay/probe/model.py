@@ -1,0 +1,79 @@
+"""A probe: one concrete experiment, described so that it replays to the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Frozen(BaseModel):
+    """A noun that never changes after it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Injection(Frozen):
+    """One exceptional value put into one element of one input."""
+
+    leaf: int
+    """Position of the input among the tensor inputs."""
+    position: float
+    """Place in the flattened input as a fraction of its element count, 0 to 1."""
+    value: Literal["nan", "inf", "-inf", "subnormal", "-subnormal", "max", "-max"]
+    """What is put there."""
+
+
+class Draw(Frozen):
+    """One set of inputs, made from the task's own generator."""
+
+    seed: int
+    """Seed set before the task's `get_inputs`."""
+    variant: str = "task"
+    """`task` for the generator as it is, else the name of a structure-preserving variation."""
+    leaves: tuple[int, ...] | None = None
+    """Tensor inputs the variation applies to; None means all of them."""
+    injections: tuple[Injection, ...] = ()
+    """Exceptional values put in afterwards."""
+    layouts: tuple[str, ...] = ()
+    """Layout of each tensor input, by position; empty means as the task makes them."""
+
+
+class Call(Frozen):
+    """One call of the candidate within a probe."""
+
+    draw: int = 0
+    """Which of the probe's draws is fed."""
+    storage: Literal["fresh", "same", "overwrite"] = "fresh"
+    """`fresh` puts the inputs at new addresses, `same` passes the previous call's very tensors again,
+    `overwrite` writes the new values into the previous call's tensors."""
+
+
+class Probe(Frozen):
+    """One experiment: inputs, calls and conditions."""
+
+    id: str
+    """Readable and unique within a plan, such as `shapes/COLS=200`."""
+    gate: str
+    """Slug of the gate that planned it."""
+    kind: str = "call"
+    """What the planning gate wants it judged as, such as `repeat` or `alias`."""
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """Overrides of the task's module-level integers; empty means the native sizes."""
+    dtype: str | None = None
+    """Dtype that floating inputs and parameters are cast to; None leaves the task's own."""
+    draws: tuple[Draw, ...]
+    """The sets of inputs."""
+    calls: tuple[Call, ...] = (Call(),)
+    """The calls, in order, on one instance of the candidate."""
+    grad: bool = False
+    """Whether a backward pass follows each call."""
+    conditions: tuple[str, ...] = ()
+    """Conditions of the run, such as `config:2` (autotune configuration) or `poison:ff`."""
+
+    def digest(self) -> str:
+        """Content hash, 16 hexadecimal digits, independent of `id`."""
+        data = self.model_dump(mode="json", exclude={"id"})
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

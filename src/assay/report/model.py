@@ -1,0 +1,206 @@
+"""The report: every gate's outcome, every finding, and what was covered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from assay.probe.model import Frozen, Probe
+from assay.vocabulary import Label, Outcome, Reason, Tier
+
+REPORT_VERSION = 1
+
+
+class Finding(Frozen):
+    """One fault, with the numbers that show it and the probe that replays it."""
+
+    gate: str
+    """Id of the gate, such as `CMP-03`."""
+    slug: str
+    """Name of the gate, such as `shapes`."""
+    reason: Reason
+    """What is wrong, as a code."""
+    tier: Tier
+    """How it weighs."""
+    tolerance_free: bool
+    """True when no tolerance was needed to decide."""
+    output: str | None = None
+    """Path of the output concerned, such as `0` or `1.values`."""
+    index: tuple[int, ...] | None = None
+    """Element of that output."""
+    expected: str | None = None
+    """Expected value or property, as text that round-trips for numbers."""
+    actual: str | None = None
+    """What came instead."""
+    error: float | None = None
+    """Absolute error |actual - expected| in the unit of the output."""
+    tolerance: float | None = None
+    """Tolerance at that element, same unit."""
+    detail: dict[str, Any] = Field(default_factory=dict)
+    """Further measured facts, by name."""
+    attested_by: Literal["judge", "worker"] = "judge"
+    """`worker` when only the candidate's own process could observe the fact."""
+    probe: str
+    """Id of the probe that shows it."""
+
+
+class GateResult(Frozen):
+    """What one gate decided, and on how much."""
+
+    id: str
+    """Gate id, such as `CMP-01`."""
+    slug: str
+    """Gate name."""
+    outcome: Outcome
+    """What became of it."""
+    reason: Reason | None = None
+    """First finding's reason, or why it did not decide."""
+    blocking: bool
+    """Whether it can keep the label `contract` away."""
+    probes_planned: int = 0
+    """Probes planned for it."""
+    probes_run: int = 0
+    """Probes that gave it something to judge."""
+    probes_undecided: int = 0
+    """Probes that could not decide."""
+    undecided: dict[str, int] = Field(default_factory=dict)
+    """Undecided probes by reason."""
+    note: str | None = None
+    """One line on coverage or on why it does not apply."""
+    findings: int = 0
+    """Number of findings."""
+
+
+class Coverage(Frozen):
+    """Planned against run, over all gates."""
+
+    probes_planned: int
+    """Probes in the plan."""
+    probes_run: int
+    """Probes the candidate answered or failed on."""
+    probes_undecided: int
+    """Probes that decided nothing."""
+    gates_passed: int
+    """Gates with outcome `pass`."""
+    gates_undecided: int
+    """Blocking gates that could not decide."""
+    gates_need_gpu: tuple[str, ...] = ()
+    """Slugs of gates that this scope cannot decide."""
+    unmodelled: tuple[str, ...] = ()
+    """Operations of the reference that the oracle treats conservatively."""
+    attested_by_worker: tuple[str, ...] = ()
+    """Facts that only the candidate's process could observe."""
+
+
+class Timing(Frozen):
+    """Wall-clock seconds, left out of the deterministic part of a report."""
+
+    total_s: float
+    """From start to label."""
+    start_s: float
+    """Starting processes and importing libraries."""
+    study_s: float
+    """Studying the task."""
+    oracle_s: float
+    """Evaluating the reference."""
+    candidate_s: float
+    """Running the candidate."""
+
+
+class TaskInfo(Frozen):
+    """The task a report is about."""
+
+    id: str
+    """Readable name."""
+    format: str
+    """Format it was loaded from."""
+    sha256: str
+    """Content hash of the reference source."""
+    weak: tuple[str, ...] = ()
+    """Functions that would pass without doing the work: `constant`, `zero`, `identity`."""
+
+
+class CandidateInfo(Frozen):
+    """The candidate a report is about."""
+
+    language: str
+    """Detected language."""
+    entry: str
+    """Entry point."""
+    sha256: str
+    """Content hash of the source."""
+    kernels: tuple[str, ...] = ()
+    """Kernels seen launching."""
+    weights: str | None = None
+    """How parameters were matched with the reference's."""
+
+
+class Report(Frozen):
+    """The verdict on one candidate, in one scope."""
+
+    schema_version: Literal[1] = REPORT_VERSION
+    """Version of this format."""
+    label: Label
+    """The verdict."""
+    scope: str
+    """`cpu-emulation`, or the GPU it was decided on."""
+    tier: str
+    """Effort tier: quick, standard or deep."""
+    task: TaskInfo
+    """The task."""
+    candidate: CandidateInfo
+    """The candidate."""
+    gates: tuple[GateResult, ...]
+    """One per gate, in the order of the battery."""
+    findings: tuple[Finding, ...]
+    """Every finding, in the order of the battery."""
+    probes: dict[str, Probe] = Field(default_factory=dict)
+    """Probes named by findings, for replay."""
+    coverage: Coverage
+    """Planned against run."""
+    contract: dict[str, Any]
+    """The contract the verdict is about."""
+    environment: dict[str, Any]
+    """Machine and versions."""
+    seed: int
+    """Seed the probes were drawn from."""
+    timing: Timing
+    """Seconds spent."""
+
+    def raise_for_findings(self) -> None:
+        """Raise AssayFailure when the label is `rejected`, with the findings in its text."""
+        if self.label is Label.REJECTED:
+            raise AssayFailure(self)
+
+    @property
+    def ok(self) -> bool:
+        """True when the label is `contract`."""
+        return self.label is Label.CONTRACT
+
+    def to_json(self, *, timing: bool = True) -> str:
+        """Canonical JSON; with `timing=False` the same bytes for the same seed and machine."""
+        data = self.model_dump(mode="json", exclude=None if timing else {"timing"})
+        return canonical_json(data)
+
+
+class AssayFailure(AssertionError):
+    """A candidate broke its contract; `.report` holds the verdict."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        lines = [
+            f"{f.slug} ({f.reason.value}, {f.tier.value}) at {f.probe}: expected {f.expected}, got {f.actual}"
+            for f in report.findings
+        ]
+        super().__init__("the candidate breaks its contract:\n  " + "\n  ".join(lines))
+
+
+def canonical_json(data: Any) -> str:
+    """Sorted, indented JSON that ends in a newline."""
+    import json
+
+    return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+UNDECIDED_OUTCOMES = (Outcome.INCONCLUSIVE, Outcome.ERROR)

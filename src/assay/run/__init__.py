@@ -1,0 +1,1 @@
+"""Running references and candidates in processes of their own."""
