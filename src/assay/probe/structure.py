@@ -1,8 +1,8 @@
 """Structure of an input, inferred from samples: what every variation of its values has to keep.
 
 A trait is claimed only when enough elements over several samples show it and chance would not have: a matrix
-of one element proves nothing. Where the evidence is thin the structure stays narrow (values inside the observed
-range), because leaving a task's domain accuses right kernels.
+of one element proves nothing. Where the evidence is thin the structure stays narrow (values inside the
+observed range), because leaving a task's domain accuses right kernels.
 """
 
 from __future__ import annotations

@@ -1,0 +1,162 @@
+"""How a reference behaves when it is called: randomness, state, aliasing, mutation, weakness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.task.facts import Weakness
+from assay.task.instance import Instance
+from assay.task.tree import Arguments, leaves, map_leaves
+from assay.task.trial import forward, state_of
+
+SCREEN_TOLERANCE = 1e-2
+"""Absolute and relative tolerance of the usual check, at which a weak task is told."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a few calls of a reference showed."""
+
+    random: bool
+    stateful: tuple[str, ...]
+    mutates: tuple[int, ...]
+    shares: tuple[tuple[str, ...], ...]
+    """For each output leaf, what it shares storage with."""
+    requires_grad: tuple[bool, ...]
+    """For each output leaf."""
+    outputs: Any
+    """Outputs of the first call, with gradients."""
+
+
+def observe(instance: Instance, inputs: Arguments) -> Behaviour:
+    """Call a fresh reference three times on the same inputs: seed 1 twice, then seed 2.
+
+    Raises:
+        TaskError: the reference raised.
+        MemoryError: memory ran out.
+    """
+    model = instance.build()
+    before = [(name, tensor.detach().clone()) for name, tensor in state_of(model)]
+    kept = [tensor.detach().clone() for tensor in inputs.tensors()]
+    with torch.enable_grad():
+        first = forward(instance, model, inputs, seed=1)
+    shares = _shared(first, inputs, model)
+    grads = tuple(isinstance(leaf, Tensor) and leaf.requires_grad for _, leaf in leaves(first))
+    mutates = tuple(
+        position
+        for position, (old, new) in enumerate(zip(kept, inputs.tensors(), strict=True))
+        if not same_bits(old, new)
+    )
+    changed = [
+        name for (name, old), (_, new) in zip(before, state_of(model), strict=True) if not same_bits(old, new)
+    ]
+    copies = inputs.map_tensors(lambda position, _: kept[position].clone()) if mutates else inputs
+    snapshot = _cloned(first)
+    with torch.no_grad():
+        if changed or mutates:
+            model = instance.build()
+            again = forward(instance, model, copies, seed=1)
+            copies = inputs.map_tensors(lambda position, _: kept[position].clone())
+            later = forward(instance, model, copies, seed=1)
+            if not equal_outputs(again, later):
+                changed.append("output")
+            copies = inputs.map_tensors(lambda position, _: kept[position].clone())
+            other = forward(instance, instance.build(), copies, seed=2)
+            random = not equal_outputs(again, other)
+        else:
+            again = forward(instance, model, inputs, seed=1)
+            other = forward(instance, model, inputs, seed=2)
+            if not equal_outputs(snapshot, again):
+                changed.append("output")
+            random = not equal_outputs(again, other)
+    return Behaviour(random, tuple(changed), mutates, shares, grads, snapshot)
+
+
+def weaknesses(first: Any, second: Any, inputs: Arguments) -> tuple[Weakness, ...]:
+    """Trivial functions that would pass a check at 1e-2.
+
+    Args:
+        first: outputs on ``inputs``.
+        second: outputs on inputs of another seed.
+        inputs: the inputs of ``first``.
+    """
+    one = [value for _, value in leaves(first) if isinstance(value, Tensor) and value.numel()]
+    two = [value for _, value in leaves(second) if isinstance(value, Tensor) and value.numel()]
+    if not one or len(one) != len(two):
+        return ()
+    found: list[Weakness] = []
+    if all(_close(a, b) for a, b in zip(one, two, strict=True)):
+        found.append("constant")
+    if all(_close(torch.zeros_like(a), a) for a in one):
+        found.append("zero")
+    tensors = inputs.tensors()
+    if tensors and all(_close(tensors[0], a) for a in one):
+        found.append("identity")
+    return tuple(found)
+
+
+def _close(left: Tensor, right: Tensor) -> bool:
+    if left.shape != right.shape:
+        return False
+    if not (right.is_floating_point() or right.is_complex()):
+        return torch.equal(left, right)
+    wide = torch.complex128 if left.is_complex() or right.is_complex() else torch.float64
+    return torch.allclose(left.to(wide), right.to(wide), rtol=SCREEN_TOLERANCE, atol=SCREEN_TOLERANCE)
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Equal dtype, shape and values, NaN equal to NaN."""
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    if torch.equal(left, right):
+        return True
+    if not (left.is_floating_point() or left.is_complex()):
+        return False
+    return bool(((left == right) | (left.isnan() & right.isnan())).all())
+
+
+def equal_outputs(left: Any, right: Any) -> bool:
+    """The same leaves, tensors bit for bit."""
+    ones, twos = leaves(left), leaves(right)
+    if [path for path, _ in ones] != [path for path, _ in twos]:
+        return False
+    for (_, one), (_, two) in zip(ones, twos, strict=True):
+        if isinstance(one, Tensor) and isinstance(two, Tensor):
+            if not same_bits(one, two):
+                return False
+        elif type(one) is not type(two) or (
+            isinstance(one, bool | int | float | complex | str) and one != two and one == one
+        ):
+            return False
+    return True
+
+
+def _cloned(tree: Any) -> Any:
+    return map_leaves(lambda leaf: leaf.detach().clone() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def _shared(outputs: Any, inputs: Arguments, model: Any) -> tuple[tuple[str, ...], ...]:
+    """For each output leaf, the inputs, parameters and earlier outputs that share its storage."""
+    owners: dict[int, list[str]] = {}
+    for position, tensor in enumerate(inputs.tensors()):
+        owners.setdefault(_storage(tensor), []).append(f"input {position}")
+    for name, tensor in state_of(model):
+        owners.setdefault(_storage(tensor), []).append(f"parameter {name}")
+    shares: list[tuple[str, ...]] = []
+    for index, (_, leaf) in enumerate(leaves(outputs)):
+        if not isinstance(leaf, Tensor) or not leaf.numel():
+            shares.append(())
+            continue
+        owner = owners.setdefault(_storage(leaf), [])
+        shares.append(tuple(owner))
+        owner.append(f"output {index}")
+    return tuple(shares)
+
+
+def _storage(tensor: Tensor) -> int:
+    """Address of a tensor's storage; 0 where it has none."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0

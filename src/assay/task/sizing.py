@@ -1,0 +1,253 @@
+"""Which values each integer of a task may take, and what moves with it: found by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from assay.task.facts import Attempt
+from assay.task.integers import TaskInteger
+from assay.task.tree import leaves
+from assay.task.trial import Lab, Trial
+
+SMALL = 16
+"""Integers up to this stay as they are when sizes are reduced."""
+
+
+@dataclass
+class Explored:
+    """What trying an integer's values gave."""
+
+    group: tuple[str, ...]
+    """The integer, and those tied to it."""
+    value: int
+    """Its value where the exploration started."""
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    moved: list[Trial] = field(default_factory=list)
+    """Trials with only this group changed, the one that moved farthest first."""
+    multiple_of: int = 1
+    minimum: int = 1
+    bounded_above: bool = False
+
+
+def reduce(lab: Lab, native: Mapping[str, int], free: Sequence[str], *, elements: int) -> Trial | None:
+    """A trial at smaller sizes that the reference accepts, with few elements; None if none was found.
+
+    All free integers above 16 are halved together until the inputs fit, so that divisibility between them
+    lives as long as it can; where the reference rejects that, they are halved one at a time.
+    """
+    best: Trial | None = None
+    for halvings in range(1, 24):
+        sizes = {name: _halved(native[name], halvings) for name in free}
+        if halvings > 1 and sizes == {name: _halved(native[name], halvings - 1) for name in free}:
+            break
+        made = lab.run(sizes, upto="model", ceiling=elements * 16)
+        if made.reached != "model" or made.error or _weight(made) > elements * 4:
+            continue
+        trial = lab.run(sizes)
+        if trial.accepted:
+            best = trial
+            if _weight(made) <= elements:
+                break
+        elif best is not None or lab.out_of_time:
+            break
+    if best is not None or lab.out_of_time:
+        return best
+    return _reduce_one_by_one(lab, native, free, elements)
+
+
+def _reduce_one_by_one(
+    lab: Lab, native: Mapping[str, int], free: Sequence[str], elements: int
+) -> Trial | None:
+    """Halve the integers one at a time from the smallest common reduction that can be run at all."""
+    sizes = {name: native[name] for name in free}
+    accepted: Trial | None = None
+    order = sorted(free, key=lambda name: -native[name])
+    for name in order:
+        while sizes[name] > SMALL and not lab.out_of_time:
+            attempt = {**sizes, name: _halved(sizes[name], 1)}
+            made = lab.run(attempt, upto="model", ceiling=elements * 256)
+            if made.too_large:
+                # still too large to judge: keep halving this one
+                sizes = attempt
+                continue
+            trial = lab.run(attempt, ceiling=elements * 256)
+            if not trial.accepted:
+                break
+            accepted, sizes = trial, attempt
+            if _weight(trial) <= elements:
+                return accepted
+    return accepted
+
+
+def _halved(value: int, times: int) -> int:
+    """``value`` halved while it stays above 16."""
+    for _ in range(times):
+        if value <= SMALL:
+            break
+        value = max(value // 2, 8)
+    return value
+
+
+def _weight(trial: Trial) -> int:
+    """Elements of a trial's inputs and parameters."""
+    extents: dict[Any, int] = {}
+    for (group, path, _), extent in trial.extents().items():
+        if group != "output":
+            extents[group, path] = extents.get((group, path), 1) * extent
+    return sum(extents.values())
+
+
+def explore(
+    lab: Lab, start: Trial, free: Sequence[TaskInteger], values: Mapping[str, int]
+) -> dict[str, Explored]:
+    """Try values of every free integer around an accepted trial.
+
+    Rounds go over all integers, the most telling question first, so that a spent budget leaves each with as
+    much as the others: what moves with it, whether any value goes, 1, and 0.
+
+    Args:
+        lab: runs the trials.
+        start: an accepted trial.
+        free: the integers to vary.
+        values: their values in ``start``.
+
+    Returns:
+        By name; tied integers share one record.
+    """
+    found: dict[str, Explored] = {}
+    for integer in free:
+        if integer.name not in found and values[integer.name] >= 0:
+            record = _first_move(lab, start, integer, free, values)
+            for name in record.group:
+                found[name] = record
+    records = list({id(record): record for record in found.values()}.values())
+    for question in (_any_value, _smallest, _zero):
+        for record in records:
+            if lab.out_of_time:
+                break
+            if changes_shapes(start, record):
+                question(lab, start, record, record.value)
+    return found
+
+
+def changes_shapes(start: Trial, record: Explored) -> bool:
+    """Whether changing the group changed any extent, any count of tensors, or a value range."""
+    before = start.extents()
+    return any(trial.extents() != _same_groups(before, trial) for trial in record.moved)
+
+
+def _same_groups(extents: dict[Any, int], trial: Trial) -> dict[Any, int]:
+    """Of the start's extents, the groups that a trial got far enough to show."""
+    groups = {"input"} | ({"parameter"} if trial.model is not None else set())
+    groups |= {"output"} if trial.accepted else set()
+    return {key: extent for key, extent in extents.items() if key[0] in groups}
+
+
+def _first_move(
+    lab: Lab, start: Trial, integer: TaskInteger, free: Sequence[TaskInteger], values: Mapping[str, int]
+) -> Explored:
+    """Find one other value that is accepted, with tied integers if it takes them."""
+    name, value = integer.name, values[integer.name]
+    record = Explored((name,), value)
+    _note(record, value, start, start)
+    choices = [v for v in dict.fromkeys((2 * value, value + 1, value + 2, 3 * value, value // 2)) if v > 0]
+    for choice in [v for v in choices if v != value][:4]:
+        if lab.out_of_time:
+            break
+        if _try(lab, start, record, choice).accepted:
+            return record
+        if choice == 2 * value or value == 0:
+            twins = [
+                other.name
+                for other in free
+                if other.name != name and other.value == integer.value and values[other.name] == value
+            ]
+            if twins and value > 1:
+                tied = _tied(lab, start, (name, *twins), value, choice)
+                if tied is not None:
+                    _note(tied, value, start, start)
+                    return tied
+    return record
+
+
+def _tied(lab: Lab, start: Trial, names: tuple[str, ...], value: int, choice: int) -> Explored | None:
+    """A group of integers accepted at ``choice`` together, as small as can be; None if they are not."""
+    group = list(names)
+    if not lab.run({**start.sizes, **dict.fromkeys(group, choice)}).accepted:
+        return None
+    for name in names[1:]:
+        fewer = [other for other in group if other != name]
+        if len(fewer) > 1 and lab.run({**start.sizes, **dict.fromkeys(fewer, choice)}).accepted:
+            group = fewer
+    record = Explored(tuple(group), value)
+    _try(lab, start, record, choice)
+    return record
+
+
+def _try(lab: Lab, start: Trial, record: Explored, value: int) -> Trial:
+    """Run with the group at ``value`` and note what came of it."""
+    trial = lab.run({**start.sizes, **dict.fromkeys(record.group, value)})
+    _note(record, value, trial, start)
+    if trial.inputs is not None:
+        record.moved.append(trial)
+        name = record.group[0]
+        record.moved.sort(key=lambda t: (not t.accepted, -abs(t.sizes[name] - record.value)))
+    return trial
+
+
+def _note(record: Explored, value: int, trial: Trial, start: Trial) -> None:
+    note = trial.error if not trial.accepted else ""
+    if trial.accepted and trial is not start and not _finite(trial.outputs) and _finite(start.outputs):
+        note = "nonfinite"
+    record.attempts[value] = Attempt(value=value, accepted=trial.accepted, note=note)
+
+
+def _finite(outputs: Any) -> bool:
+    return all(
+        bool(torch.isfinite(value).all())
+        for _, value in leaves(outputs)
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    )
+
+
+def _any_value(lab: Lab, start: Trial, record: Explored, value: int) -> None:
+    """Whether the next value is accepted; else what the values must be a multiple of."""
+    if not any(attempt.accepted for v, attempt in record.attempts.items() if v != value):
+        return
+    if _try(lab, start, record, value + 1).accepted:
+        return
+    larger = [v for v, attempt in record.attempts.items() if v > value and attempt.accepted]
+    if not larger:
+        record.bounded_above = True
+        if value > 1 and _try(lab, start, record, value - 1).accepted:
+            return
+    sign = -1 if record.bounded_above else 1
+    record.multiple_of = value
+    for divisor in (d for d in range(2, value) if value % d == 0):
+        if lab.out_of_time:
+            return
+        if value + sign * divisor > 0 and _try(lab, start, record, value + sign * divisor).accepted:
+            record.multiple_of = divisor
+            return
+
+
+def _smallest(lab: Lab, start: Trial, record: Explored, value: int) -> None:
+    """The smallest accepted multiple, by bisection: a reference that takes n takes more than n."""
+    step = record.multiple_of
+    low, high = 1, max(1, value // step)
+    while low < high and not lab.out_of_time:
+        middle = low if low == 1 and step not in record.attempts else (low + high) // 2
+        if _try(lab, start, record, middle * step).accepted:
+            high = middle
+        else:
+            low = middle + 1
+    record.minimum = min(high * step, value)
+
+
+def _zero(lab: Lab, start: Trial, record: Explored, value: int) -> None:
+    if value > 0 and record.minimum == record.multiple_of:
+        _try(lab, start, record, 0)
