@@ -1,0 +1,25 @@
+"""The oracle: what the right answer is, and how far an honest kernel may land from it.
+
+`evaluate` runs in the reference worker, `compare` in the judge.
+"""
+
+from assay.oracle.arithmetic import Arithmetic, arithmetic_for
+from assay.oracle.compare import Comparison, Reason, compare
+from assay.oracle.evaluate import RUNS, evaluate
+from assay.oracle.truth import LAMBDA, ErrorText, Evaluation, IndexTruth, LeafTruth, Parts
+
+__all__ = [
+    "LAMBDA",
+    "RUNS",
+    "Arithmetic",
+    "Comparison",
+    "ErrorText",
+    "Evaluation",
+    "IndexTruth",
+    "LeafTruth",
+    "Parts",
+    "Reason",
+    "arithmetic_for",
+    "compare",
+    "evaluate",
+]

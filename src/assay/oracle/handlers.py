@@ -1,0 +1,507 @@
+"""Which handler serves which operator, and the handlers that are no rounding model themselves.
+
+Order: views, registered rules, in-place and out= forms, exact operators, random ones, factories,
+decompositions, other pointwise operators as library functions, and last the conservative rule, which names
+the operator in `Replay.unmodelled`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from assay.oracle import rules_linalg, rules_pointwise, rules_product, rules_rank, rules_reduce, rules_shape
+from assay.oracle.arithmetic import FORMAT, UNIT, is_real_or_complex, wide_dtype
+from assay.oracle.replay import (
+    EXACT,
+    JUMPS,
+    RULES,
+    NeedsSerial,
+    Replay,
+    Rule,
+    map_tensors,
+    tensors_in,
+)
+
+REGISTERED = (rules_linalg, rules_pointwise, rules_product, rules_rank, rules_reduce, rules_shape)
+"""Modules whose import fills the registries."""
+
+RANDOM = {
+    "aten::bernoulli",
+    "aten::bernoulli_",
+    "aten::binomial",
+    "aten::cauchy_",
+    "aten::exponential_",
+    "aten::geometric_",
+    "aten::log_normal_",
+    "aten::multinomial",
+    "aten::native_dropout",
+    "aten::normal",
+    "aten::normal_",
+    "aten::poisson",
+    "aten::rand",
+    "aten::rand_like",
+    "aten::randint",
+    "aten::randint_like",
+    "aten::randn",
+    "aten::randn_like",
+    "aten::random_",
+    "aten::randperm",
+    "aten::rrelu_with_noise",
+    "aten::uniform_",
+    "aten::_standard_gamma",
+    "aten::_sample_dirichlet",
+}
+"""Operators that draw from a generator: run once, at the dtype they have natively, and shared by all runs."""
+
+
+PRIMS = frozenset(
+    """
+    abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
+    cos cosh digamma div eq erf erfc exp exp2 expm1 floor fmax fmin fmod ge gt hypot isfinite le lgamma
+    log log10 log1p log2 lt maximum minimum mul ne neg nextafter pow reciprocal remainder round rsqrt
+    sign signbit sin sinh sqrt sub tan tanh trunc where conj_physical
+    """.split()  # noqa: SIM905
+)
+"""Primitives that are executed, and modelled, as the aten operator of the same name."""
+
+
+def resolve(func: Any) -> Rule:
+    """Handler for one operator overload."""
+    schema = func._schema
+    name = schema.name
+    if name in RULES and (name.endswith("_") or not schema.is_mutable):
+        return RULES[name]
+    if name.startswith("prims::") and hasattr(torch.ops.aten, name[7:]) and name[7:] in PRIMS:
+        return _prim
+    if name in RANDOM:
+        return _random
+    if func.is_view:
+        return _view
+    if schema.is_mutable:
+        return _mutable
+    if name in EXACT:
+        return _exact
+    if not any("Tensor" in str(a.type) for a in schema.arguments):
+        return _factory
+    if func in decomposition_table:
+        return _decomposed
+    if func._can_decompose() if hasattr(func, "_can_decompose") else False:
+        return _composite
+    if torch.Tag.pointwise in func.tags:
+        return _library
+    return _conservative
+
+
+def _prim(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A primitive that is the pointwise aten operator of the same name."""
+    packet = getattr(torch.ops.aten, str(func._schema.name)[7:])
+    tensors = all(isinstance(a, torch.Tensor) for a in args)
+    wanted = (
+        ("Tensor", "default", "self", "Tensor_Tensor")
+        if tensors
+        else ("Scalar", "Tensor", "Tensor_Scalar", "default")
+    )
+    overload = next(getattr(packet, o) for o in wanted if o in packet.overloads())
+    return resolve(overload)(replay, overload, args, kwargs)
+
+
+def _view(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    out = func(*args, **kwargs)
+    if isinstance(out, torch.Tensor) and isinstance(args[0], torch.Tensor):
+        source = args[0]
+        same = out.untyped_storage()._cdata == source.untyped_storage()._cdata
+        if not same:
+            # A "view" that had to copy (a device change, a wrapped constant).
+            out = replay.run(func, args, kwargs)
+    return out
+
+
+def _exact(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    if func._schema.name in JUMPS and any(
+        is_real_or_complex(t.dtype) and (replay.has_stack(t) or replay.serial) for t in tensors_in(args)
+    ):
+        replay.jumped = True
+    return replay.run(func, args, kwargs)
+
+
+def _random(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    replay.note(func)
+    replay.random = True
+    if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor):
+        target = args[0]
+        native = torch.empty(target.shape, dtype=replay.nominal(target), device=target.device)
+        func(native, *args[1:], **kwargs)
+        replay.forget(target) if target.is_contiguous() else None
+        target.copy_(native)
+        stack = replay.stack(target)
+        if stack is not None:
+            stack.copy_(native)
+        return target
+    if any(replay.has_stack(t) for t in tensors_in(args)) and not func._schema.name.endswith("_like"):
+        replay.unmodelled.add(f"{func._schema.name} of rounded values")
+
+    def narrow(t: torch.Tensor) -> torch.Tensor:
+        return t.to(replay.nominal(t)) if is_real_or_complex(t.dtype) else t
+
+    out = func(*(map_tensors(a, narrow) for a in args), **kwargs)
+
+    def wide(t: torch.Tensor) -> torch.Tensor:
+        return t.to(wide_dtype(t.dtype))
+
+    result = map_tensors(out, wide)
+    if func._schema.name == "aten::native_dropout" and replay.has_stack(args[0]):
+        # The mask is drawn once; the values must keep what the replay knows of them.
+        keep = result[1].double() / (1.0 - float(args[1]))
+        with replay:
+            return args[0] * keep, result[1]
+    return result
+
+
+def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    dtype = kwargs.get("dtype")
+    if dtype is not None and is_real_or_complex(dtype):
+        out = func(*args, **{**kwargs, "dtype": wide_dtype(dtype)})
+        _remember(replay, out, dtype)
+        return out
+    out = func(*args, **kwargs)
+    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
+        narrow = out.dtype
+        if narrow != wide_dtype(narrow):
+            if any(a.name == "dtype" for a in func._schema.arguments):
+                out = func(*args, **{**kwargs, "dtype": wide_dtype(narrow)})
+            else:
+                out = out.to(wide_dtype(narrow))
+        _remember(replay, out, narrow)
+    return out
+
+
+def _remember(replay: Replay, out: Any, dtype: torch.dtype) -> None:
+    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype) and dtype != replay.task_dtype:
+        replay.record(out).nominal = dtype
+
+
+def _floating(args: tuple[Any, ...]) -> bool:
+    return any(is_real_or_complex(t.dtype) for t in tensors_in(args))
+
+
+def _decomposed(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    if not _floating(args) and not _floating(tuple(kwargs.values())):
+        return _exact(replay, func, args, kwargs)
+    return _enter(replay, decomposition_table[func], func, args, kwargs)
+
+
+def _composite(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    return _enter(replay, func.decompose, func, args, kwargs)
+
+
+def _enter(replay: Replay, body: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    replay.ops[str(func._schema.name).split("::")[1]] += 1
+    replay.depth += 1
+    try:
+        with replay:
+            out = body(*args, **kwargs)
+    except NotImplementedError:
+        out = NotImplemented
+    finally:
+        replay.depth -= 1
+    if out is NotImplemented:
+        return _conservative(replay, func, args, kwargs)
+    return out
+
+
+def _library(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    out = replay.run(func, args, kwargs)
+    return map_tensors(out, lambda t: replay.relative(t, rules_pointwise.library_size(replay)))
+
+
+def _conservative(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Rule for operators nobody modelled.
+
+    The inputs are perturbed by 2u as a backward stable algorithm would, the result by 8u of its own size and
+    u of its tensor's root mean square. Operators that return no rounded values (comparisons, integer
+    results of exact inputs) are exact.
+    """
+    args = replay.widen(args)
+    name = str(func._schema.name)
+    probe = func(*args, **kwargs) if not _floating(args) else None
+    if probe is not None:
+        return _exact(replay, func, args, kwargs)
+    replay.note(func)
+    stable = [map_tensors(a, lambda t: _stirred(replay, t)) for a in args]
+    out = replay.run(func, tuple(stable), kwargs)
+    floating = [t for t in tensors_in([out]) if is_real_or_complex(t.dtype)]
+    if not floating:
+        return out
+    replay.unmodelled.add(name.split("::")[1])
+
+    def finish(t: torch.Tensor) -> torch.Tensor:
+        if not is_real_or_complex(t.dtype):
+            return t
+        size = t.abs()
+        finite = torch.nan_to_num(size, nan=0.0, posinf=0.0)
+        pooled = finite.square().mean().sqrt() if t.numel() else finite.sum()
+        return replay.absolute(t, 8.0 * finite + pooled)
+
+    return map_tensors(out, finish)
+
+
+def _stirred(replay: Replay, t: torch.Tensor) -> torch.Tensor:
+    if not is_real_or_complex(t.dtype) or t.numel() == 0 or not replay.runs + replay.serial:
+        return t
+    copy = t.clone()
+    stack = replay.stack(t)
+    if stack is not None:
+        replay.attach(copy, stack.clone())
+    return replay.relative(copy, 2.0)
+
+
+def _mutable(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In-place and out= operators: the functional form, then a copy into the target."""
+    functional, arguments, targets = _functional(func, args, kwargs)
+    if functional is None:
+        return _written(replay, func, args, kwargs)
+    with replay:
+        out = functional(*arguments[0], **arguments[1])
+    outs = [out] if isinstance(out, torch.Tensor) else list(out)
+    for target, value in zip(targets, outs, strict=False):
+        if target.shape != value.shape:
+            target.resize_(value.shape)
+            replay.forget(target)
+        copy_into(replay, target, value)
+        if is_real_or_complex(target.dtype) is False:
+            found = replay.table.get(value.untyped_storage()._cdata)
+            if found is not None and found.ranking is not None:
+                replay.record(target).ranking = found.ranking
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def copy_into(replay: Replay, target: torch.Tensor, value: torch.Tensor) -> None:
+    """Write `value` into `target` in the exact run and in every perturbed run."""
+    found = replay.table.get(target.untyped_storage()._cdata)
+    if found is not None:
+        found.ranking = None
+        found.unrounded = None
+    stack = replay.stack(value)
+    if stack is not None and not (
+        target.dtype == value.dtype or target.dtype in (torch.float64, torch.complex128)
+    ):
+        if is_real_or_complex(target.dtype):
+            replay.unmodelled.add("write of rounded values into a constant of lower precision")
+            stack = None
+    if stack is None and not replay.has_stack(target):
+        target.copy_(value)
+        return
+    versions = replay.materialise(target)
+    target.copy_(value)
+    if stack is not None and stack.dim() < versions.dim():
+        stack = replay.stack(value, target.dim())
+    versions.copy_(value if stack is None else stack)
+
+
+def _functional(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
+    schema = func._schema
+    space, name = schema.name.split("::")
+    out_names = [a.name for a in schema.arguments if a.is_out]
+    if out_names:
+        packet = getattr(getattr(torch.ops, space), name, None)
+        wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+        targets = [kwargs[n] for n in out_names if n in kwargs]
+        rest = {k: v for k, v in kwargs.items() if k not in out_names}
+    elif name.endswith("_") and not name.endswith("__"):
+        packet = getattr(getattr(torch.ops, space), name[:-1], None)
+        wanted = [(a.name, str(a.type)) for a in schema.arguments]
+        targets = [args[0]] if args and isinstance(args[0], torch.Tensor) else []
+        rest = kwargs
+    else:
+        return None, ((), {}), []
+    if packet is None or not targets:
+        return None, ((), {}), []
+    overloads = [getattr(packet, o) for o in packet.overloads()]
+    candidates = [o for o in overloads if not o._schema.is_mutable]
+    match = next(
+        (
+            o
+            for o in candidates
+            if [(a.name, str(a.type)) for a in o._schema.arguments][: len(wanted)] == wanted
+        ),
+        None,
+    )
+    return match, (args, rest), targets
+
+
+def _written(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In-place operator without a functional form: executed on each version in turn, and named."""
+    replay.note(func)
+    written = [
+        value
+        for argument, value in zip(func._schema.arguments, args, strict=False)
+        if argument.alias_info is not None
+        and argument.alias_info.is_write
+        and isinstance(value, torch.Tensor)
+    ]
+    if not any(is_real_or_complex(t.dtype) for t in written):
+        return func(*args, **kwargs)
+    replay.unmodelled.add(str(func._schema.name).split("::")[1])
+    if replay.runs and any(replay.has_stack(t) for t in tensors_in(args)):
+        for t in written:
+            replay.materialise(t)
+        for i in range(replay.runs):
+
+            def pick(t: torch.Tensor, i: int = i) -> torch.Tensor:
+                stack = replay.stack(t)
+                return t if stack is None else stack[i]
+
+            func(*(map_tensors(a, pick) for a in args), **kwargs)
+    out = func(*args, **kwargs)
+    for t in written:
+        if is_real_or_complex(t.dtype):
+            replay.relative(t, 8.0)
+    return out
+
+
+def _scalar(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`item()` and the like: the value leaves the replay, which is harmless only if all runs agree on it."""
+    value = func(*args, **kwargs)
+    for t in tensors_in(args):
+        stack = replay.stack(t)
+        if stack is not None and not bool(((stack == t) | (stack.isnan() & t.isnan())).all()):
+            raise NeedsSerial(f"{func} reads a rounded value")
+    return value
+
+
+def _same_in_all(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Operators whose output shape depends on values (nonzero): usable only if all runs agree."""
+    replay.note(func)
+    out = func(*args, **kwargs)
+    for t in tensors_in(args):
+        stack = replay.stack(t)
+        if stack is None:
+            continue
+        for version in stack:
+            other = func(*map_tensors(tuple(args), lambda v, t=t, w=version: w if v is t else v), **kwargs)
+            if other.shape != out.shape or not torch.equal(other, out):
+                raise NeedsSerial(f"{func} selects by rounded values")
+    return out
+
+
+def _to_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Casts: floating targets become wide, and a narrower target leaves its own rounding error."""
+    source: torch.Tensor = args[0]
+    dtype = kwargs.get("dtype")
+    if dtype is None and not (is_real_or_complex(source.dtype) and source.dtype != wide_dtype(source.dtype)):
+        return _plain_copy(replay, func, args, kwargs)
+    target = dtype if dtype is not None else source.dtype
+    if not is_real_or_complex(target):
+        if is_real_or_complex(source.dtype) and (replay.has_stack(source) or replay.serial):
+            replay.jumped = True
+        return _plain_copy(replay, func, args, kwargs)
+    out = _plain_copy(replay, func, args, {**kwargs, "dtype": wide_dtype(target)})
+    if replay.depth:
+        return out
+    return narrowed(replay, out, target)
+
+
+def narrowed(replay: Replay, out: torch.Tensor, target: torch.dtype) -> torch.Tensor:
+    """Fresh wide tensor `out` after a cast to `target`: its nominal dtype, and the rounding error of the cast."""
+    name = FORMAT.get(target)
+    if name is None or UNIT[name] <= replay.unit:
+        rounded = out
+    else:
+        rounded = replay.rounding(out, name)
+        if rounded is not out:
+            # If this tensor is an output, its rounding is the output's and must not count twice.
+            replay.record(rounded).unrounded = out
+            replay.ops["cast_" + name] += 1
+    if target != replay.task_dtype:
+        replay.record(rounded).nominal = target
+    return rounded
+
+
+def _plain_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    out = replay.run(func, args, kwargs)
+    assert isinstance(out, torch.Tensor)
+    found = replay.table.get(args[0].untyped_storage()._cdata)
+    if found is not None:
+        if found.nominal is not None and is_real_or_complex(out.dtype):
+            replay.record(out).nominal = found.nominal
+        if found.ranking is not None and not is_real_or_complex(out.dtype):
+            rules_rank.carry(replay, args[0], out)
+    return out
+
+
+def _copy_(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target, value = args[0], args[1]
+    copy_into(replay, target, value)
+    return target
+
+
+def _fill_(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target = args[0]
+    value = args[1] if len(args) > 1 else 0
+    if isinstance(value, torch.Tensor):
+        copy_into(replay, target, value)
+        return target
+    func(*args, **kwargs)
+    stack = replay.stack(target)
+    if stack is not None:
+        stack.fill_(value)
+    return target
+
+
+def _convert(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _to_copy(
+        replay,
+        torch.ops.aten._to_copy.default,
+        (args[0],),
+        {"dtype": args[1] if len(args) > 1 else kwargs["dtype"]},
+    )
+
+
+def _wide_like(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`zeros_like` and its kin: shape of a tensor, values of their own."""
+    dtype = kwargs.get("dtype")
+    if dtype is not None and is_real_or_complex(dtype):
+        kwargs = {**kwargs, "dtype": wide_dtype(dtype)}
+    out = func(*args, **kwargs)
+    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
+        nominal = dtype if dtype is not None else replay.nominal(args[0])
+        if out.dtype != wide_dtype(out.dtype):
+            out = out.to(wide_dtype(out.dtype))
+        _remember(replay, out, nominal)
+    return out
+
+
+for _name in ("_to_copy",):
+    RULES[f"aten::{_name}"] = _to_copy
+RULES["prims::convert_element_type"] = _convert
+RULES["aten::copy_"] = _copy_
+for _name in ("fill_", "zero_"):
+    RULES[f"aten::{_name}"] = _fill_
+for _name in ("_local_scalar_dense", "equal", "is_nonzero"):
+    RULES[f"aten::{_name}"] = _scalar
+for _name in ("nonzero", "nonzero_static", "_unique2", "unique_dim", "unique_consecutive"):
+    RULES[f"aten::{_name}"] = _same_in_all
+for _name in (
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty",
+    "new_empty_strided",
+    "scalar_tensor",
+):
+    RULES[f"aten::{_name}"] = _wide_like if _name != "scalar_tensor" else _factory

@@ -1,0 +1,215 @@
+"""Pointwise operators: basic arithmetic at u of the result, elementary functions with their argument error.
+
+Sizes are standard deviations in units of u·|result|. Rounding alone is u/2 or less; division and roots get u
+because devices provide them with errors up to 2 ulp, elementary functions 2u.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from assay.oracle.arithmetic import is_real_or_complex, round_to
+from assay.oracle.replay import EXACT, JUMPS, RULES, Replay, tensors_in
+
+SIZES: dict[str, float] = {
+    "add": 0.5,
+    "sub": 0.5,
+    "rsub": 0.5,
+    "mul": 0.5,
+    "square": 0.5,
+    "div": 1.0,
+    "true_divide": 1.0,
+    "reciprocal": 1.0,
+    "sqrt": 1.0,
+    "rsqrt": 2.0,
+    "hypot": 2.0,
+}
+"""Operators with a relative error of their own, in units of u."""
+
+LINEAR = {"add", "sub", "rsub", "mul", "square"}
+"""Operators whose result is independent of the algorithm when it is representable."""
+
+ABSOLUTE = {
+    "tanh",
+    "log",
+    "log1p",
+    "expm1",
+    "log2",
+    "log10",
+    "erf",
+    "erfc",
+    "asinh",
+    "atanh",
+    "logit",
+    "erfinv",
+}
+"""Functions that legal kernels compute through exp or log with an error relative to 1 rather than to a small
+result. They are allowed it in the pooled sense: relative to the root mean square of the tensor, at most 1."""
+
+LIBRARY = 2.0
+"""Relative error of elementary functions, in units of u."""
+
+FAST = 16.0
+"""The same where hardware approximations are allowed."""
+
+_EXACT = """
+neg abs relu relu_ sign sgn floor ceil round trunc maximum minimum fmax fmin clamp clamp_min clamp_max eq ne
+lt le gt ge isnan isinf isfinite isposinf isneginf logical_and logical_or logical_not logical_xor
+bitwise_and bitwise_or bitwise_not bitwise_xor where masked_fill threshold hardtanh relu6 nan_to_num
+copysign signbit real imag conj conj_physical _conj_physical positive heaviside fmod remainder frexp ldexp
+nextafter _shape_as_tensor
+"""
+
+for _name in _EXACT.split():
+    EXACT.add(f"aten::{_name}")
+_JUMPS = """
+sign sgn floor ceil round trunc eq ne lt le gt ge signbit heaviside fmod remainder floor_divide isclose
+"""
+
+for _name in _JUMPS.split():
+    JUMPS.add(f"aten::{_name}")
+
+
+def library_size(replay: Replay) -> float:
+    """Relative error of an elementary function under the declared arithmetic, in units of u."""
+    return FAST if replay.arithmetic.fast_math else LIBRARY
+
+
+def on_grid(replay: Replay, out: torch.Tensor) -> bool:
+    """Whether every value of `out` is a number of the accumulation format."""
+    return bool((round_to(out, replay.arithmetic.accumulate) == out).all())
+
+
+def _basic(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    name = replay.note(func)
+    alpha = kwargs.get("alpha", args[2] if name == "rsub" and len(args) > 2 else 1)
+    if alpha not in (1, -1) and any(is_real_or_complex(t.dtype) for t in tensors_in(args)):
+        # Two roundings, and the sum may cancel: treat the product as an operation of its own.
+        first, second = args[0], args[1]
+        with replay:
+            if name == "rsub":
+                return torch.sub(second, torch.mul(first, alpha))
+            scaled = torch.mul(second, alpha) if isinstance(second, torch.Tensor) else second * alpha
+            return torch.add(first, scaled) if name == "add" else torch.sub(first, scaled)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype):
+        return out
+    if replay.grid and name in LINEAR and on_grid(replay, out):
+        return out
+    size = SIZES[name]
+    if name in ("div", "true_divide", "reciprocal", "sqrt", "rsqrt") and replay.arithmetic.fast_math:
+        size = max(size, 4.0)
+    if name == "div" and _exact_divisor(args[1] if len(args) > 1 else None):
+        return out
+    if name == "mul" and _exact_divisor(args[1] if len(args) > 1 else None):
+        return out
+    return replay.relative(out, size)
+
+
+def _exact_divisor(value: Any) -> bool:
+    """Whether multiplying or dividing by `value` only moves the exponent."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value != 0 and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
+
+
+def _division(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if kwargs.get("rounding_mode") is not None:
+        replay.jumped = replay.jumped or any(replay.has_stack(t) for t in tensors_in(args))
+        replay.note(func)
+        return replay.run(func, replay.widen(args), kwargs)
+    return _basic(replay, func, args, kwargs)
+
+
+def _fused(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addcmul, addcdiv and lerp as the operations they stand for."""
+    args = replay.widen(args)
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    with replay:
+        if name == "lerp":
+            start, end, weight = args[:3]
+            return start + weight * (end - start)
+        inner = args[1] * args[2] if name == "addcmul" else args[1] / args[2]
+        value = kwargs.get("value", 1)
+        return args[0] + (inner if value == 1 else inner * value)
+
+
+def _exponential(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """exp, exp2, sigmoid: 2u, and the rounding of the argument of the base-2 exponential, u|x|/2."""
+    args = replay.widen(args)
+    name = replay.note(func)
+    x: torch.Tensor = args[0]
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial:
+        return out
+    size = library_size(replay)
+    argument = x.abs() if is_real_or_complex(x.dtype) else x.abs().double()
+    if name == "sigmoid":
+        # 1 / (1 + exp(-x)): the exponential counts only where it is not small.
+        argument = argument * (1.0 - out).abs()
+    return replay.absolute(out, out.abs() * (size + 0.5 * argument))
+
+
+def _power(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """pow: a product for small integer exponents, otherwise exp2(p · log2 x)."""
+    args = replay.widen(args)
+    replay.note(func)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial:
+        return out
+    exponent = args[1]
+    if not isinstance(exponent, torch.Tensor) and not isinstance(exponent, complex):
+        power = float(exponent)
+        if power in (0.0, 1.0):
+            return out
+        if power == 2.0 and replay.grid and on_grid(replay, out):
+            return out
+        if power in (2.0, 0.5, -1.0):
+            return replay.relative(out, 1.0)
+        if power == int(power) and abs(power) <= 8:
+            return replay.relative(out, max(2.0, 0.7 * abs(power)))
+    size = out.abs()
+    argument = torch.nan_to_num(torch.log(size).abs(), nan=0.0, posinf=0.0, neginf=0.0)
+    return replay.absolute(out, size * (library_size(replay) + 0.5 * argument))
+
+
+def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Elementary functions: 2u of the result; some also an error relative to the tensor's scale."""
+    args = replay.widen(args)
+    name = replay.note(func)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial or out.numel() == 0:
+        return out
+    size = library_size(replay)
+    if name in ABSOLUTE:
+        magnitude = out.abs()
+        finite = torch.nan_to_num(magnitude, nan=0.0, posinf=0.0)
+        scale = finite.square().mean().sqrt().clamp(max=1.0)
+        return replay.absolute(out, size * magnitude + scale)
+    if replay.arithmetic.fast_math and name in ("sin", "cos", "tan"):
+        # sin.approx and cos.approx have an absolute error of 2^-20.9.
+        return replay.absolute(out, size * out.abs() + 8.0)
+    return replay.relative(out, size)
+
+
+for _name in SIZES:
+    RULES[f"aten::{_name}"] = _basic
+for _name in ("exp", "exp2", "sigmoid"):
+    RULES[f"aten::{_name}"] = _exponential
+RULES["aten::pow"] = _power
+_FUNCTIONS = """
+tanh log log1p expm1 log2 log10 erf erfc asinh atanh logit erfinv sin cos tan asin acos atan atan2 sinh cosh
+acosh lgamma digamma sinc
+"""
+
+for _name in _FUNCTIONS.split():
+    RULES[f"aten::{_name}"] = _function
+RULES["prims::erf_inv"] = _function
+RULES["aten::div"] = _division
+for _name in ("addcmul", "addcdiv", "lerp"):
+    RULES[f"aten::{_name}"] = _fused

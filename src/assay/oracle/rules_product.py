@@ -1,0 +1,276 @@
+"""Matrix products, convolutions and attention: sums of products along the inner dimension.
+
+The partial sums of a product are followed in chunks: within a chunk of length L the running value is taken
+at its ends, and the walk inside as that of independent terms, L/2 · Σ a²b². That costs about two more
+products, once, whatever the number of perturbed runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from assay.oracle.replay import BATCHED, RULES, Replay, product_of
+from assay.oracle.rules_reduce import grid_step, softmax
+
+CHUNKS = 16
+
+
+def _scale(
+    inner: int,
+    product: Callable[[int, int], torch.Tensor],
+    squares: Callable[[], torch.Tensor],
+    total: torch.Tensor,
+    per_index: int = 1,
+) -> torch.Tensor:
+    """sqrt(Σ s_j²) over the partial sums of a product; shape of `total`.
+
+    `product(lo, hi)` is the part over inner indices lo to hi, each of which stands for `per_index` terms;
+    `squares()` is Σ a²b² over all.
+    """
+    length = max(1, math.ceil(inner / CHUNKS))
+    if length * per_index < CHUNKS:
+        length = min(inner, math.ceil(CHUNKS / per_index))
+    terms = length * per_index
+    peak = total.abs()
+    walk = squares() * (0.5 * terms)
+    if length >= inner:
+        return (walk + (inner * per_index) * peak.square()).sqrt()
+    running = torch.zeros_like(total)
+    forward = torch.zeros_like(peak)
+    backward = torch.zeros_like(peak)
+    for lo in range(0, inner, length):
+        hi = min(inner, lo + length)
+        following = running + product(lo, hi)
+        forward += torch.maximum(running.abs(), following.abs()).square_()
+        backward += torch.maximum((total - running).abs(), (total - following).abs()).square_()
+        running = following
+    return (walk + terms * torch.maximum(forward, backward)).sqrt_()
+
+
+def _square(x: torch.Tensor) -> torch.Tensor:
+    return (x.abs() if x.is_complex() else x).square()
+
+
+def _exact_product(
+    replay: Replay, a: torch.Tensor, b: torch.Tensor, bound: Callable[[], torch.Tensor]
+) -> bool:
+    """Whether a product is exact in any order because its terms are multiples of one power of two."""
+    step = grid_step(a) * grid_step(b)
+    if step == 0.0:
+        return False
+    largest = float(bound().max()) if a.numel() and b.numel() else 0.0
+    return largest <= step / replay.unit
+
+
+def _matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mm, bmm, mv, dot and vdot."""
+    args = replay.widen(args)
+    replay.note(func)
+    a, b = replay.operand(args[0]), replay.operand(args[1])
+    out = replay.run(func, (a, b), {})
+    if not replay.runs + replay.serial or out.numel() == 0 or a.numel() == 0:
+        return out
+    if not out.is_floating_point() and not out.is_complex():
+        return out
+    left, right = a, b
+    if str(func._schema.name) == "aten::vdot":
+        left = a.conj()
+    if replay.grid and _exact_product(replay, a, b, lambda: torch.matmul(left.abs(), right.abs())):
+        return out
+    axis = -2 if right.dim() > 1 else -1
+    scale = _scale(
+        left.shape[-1],
+        lambda lo, hi: torch.matmul(left[..., lo:hi], right.narrow(axis, lo, hi - lo)),
+        lambda: torch.matmul(_square(left), _square(right)),
+        out,
+    )
+    return replay.absolute(out, scale)
+
+
+def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm, baddbmm, addmv, addbmm, addr: beta · input + alpha · product."""
+    args = replay.widen(args)
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
+    base, a, b = args[:3]
+    with replay:
+        if name == "addr":
+            value = torch.outer(a, b)
+        elif name == "addbmm":
+            value = torch.sum(torch.bmm(a, b), 0)
+        elif name == "addmv":
+            value = torch.mv(a, b)
+        else:
+            value = (
+                torch.mm(a, b) if name.startswith("addmm") or name == "_addmm_activation" else torch.bmm(a, b)
+            )
+        if alpha != 1:
+            value = value * alpha
+        if beta != 0:
+            value = value + (base if beta == 1 else base * beta)
+        if name == "_addmm_activation":
+            gelu = bool(kwargs.get("use_gelu", False))
+            value = torch.nn.functional.gelu(value) if gelu else torch.relu(value)
+        return value
+
+
+def _batched_matmul(
+    replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    a, b = args[0], args[1]
+    left, right = replay.stack(a), replay.stack(b)
+    name = str(func._schema.name).split("::")[1]
+    if name == "mm":
+        if left is not None and right is None:
+            return torch.matmul(left, b)
+        if left is None and right is not None:
+            return torch.matmul(a, right)
+        assert left is not None and right is not None
+        return torch.bmm(left, right)
+    if name == "bmm":
+        return torch.matmul(a if left is None else left, b if right is None else right)
+    return None
+
+
+def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Convolution of any rank, grouped, dilated or transposed; the bias is a separate addition."""
+    args = replay.widen(args)
+    replay.note(func)
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args[:9]
+    x, weight = replay.operand(x), replay.operand(weight)
+    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    default = torch.ops.aten.convolution.default
+    out = replay.run(default, (x, weight, None, *rest), {})
+    if (replay.runs or replay.serial) and out.numel() and x.numel():
+        kernel = product_of(weight.shape[2:])
+        channels = x.shape[1] // groups
+
+        def conv(u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return default(u, w, None, *rest)
+
+        if not (replay.grid and _exact_product(replay, x, weight, lambda: conv(x.abs(), weight.abs()))):
+
+            def part(lo: int, hi: int) -> torch.Tensor:
+                grouped = x.reshape(x.shape[0], groups, channels, *x.shape[2:])[:, :, lo:hi]
+                u = grouped.reshape(x.shape[0], groups * (hi - lo), *x.shape[2:])
+                if transposed:
+                    w = weight.reshape(groups, channels, *weight.shape[1:])[:, lo:hi]
+                    w = w.reshape(groups * (hi - lo), *weight.shape[1:])
+                else:
+                    w = weight[:, lo:hi]
+                return conv(u, w)
+
+            scale = _scale(channels, part, lambda: conv(_square(x), _square(weight)), out, kernel)
+            replay.absolute(out, scale)
+    if bias is not None:
+        with replay:
+            out = out + bias.view(1, -1, *(1,) * (out.dim() - 2))
+    return out
+
+
+def _batched_convolution(
+    replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    """With exact weights the runs are so many more images of the batch."""
+    x, weight = args[0], args[1]
+    stack = replay.stack(x)
+    if stack is None or replay.has_stack(weight):
+        return None
+    folded = stack.reshape(stack.shape[0] * stack.shape[1], *stack.shape[2:])
+    result = func(folded, weight, None, *args[3:])
+    return result.view(stack.shape[0], -1, *result.shape[1:])
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    grouped: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention in its mathematical form, scores scaled after the product.
+
+    query (..., L, E), key (..., S, E), value (..., S, Ev), mask broadcastable to (..., L, S), boolean (True takes
+    part) or added. Returns the output (..., L, Ev) and the log-sum-exp of the scores (..., L).
+    """
+    if grouped:
+        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
+        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = torch.matmul(query, key.transpose(-2, -1)) * factor
+    if causal:
+        lower = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(lower.logical_not(), -math.inf)
+    empty = None
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(mask.logical_not(), -math.inf)
+            empty = mask.logical_not().all(-1, keepdim=True)
+        else:
+            scores = scores + mask
+    weights = softmax(scores, -1, log=False)
+    if empty is not None:
+        # torch gives rows that are masked out entirely the value 0, not NaN.
+        weights = weights.masked_fill(empty, 0.0)
+    if dropout > 0.0:
+        weights = torch.nn.functional.dropout(weights, dropout, True)
+    return torch.matmul(weights, value), torch.logsumexp(scores, -1)
+
+
+def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Fused attention operators of any device, by their named arguments."""
+    args = replay.widen(args)
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    names = [a.name for a in func._schema.arguments]
+    given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
+    given.update(zip(names, args, strict=False))
+    given.update(kwargs)
+    mask = given.get("attn_mask", given.get("attn_bias"))
+    replay.depth += 1
+    try:
+        with replay:
+            out, lse = attention(
+                given["query"],
+                given["key"],
+                given["value"],
+                mask,
+                float(given.get("dropout_p") or 0.0),
+                bool(given.get("is_causal", False)),
+                given.get("scale"),
+                bool(given.get("enable_gqa", False)),
+            )
+    finally:
+        replay.depth -= 1
+    returns = len(func._schema.returns)
+    if returns == 1:
+        return out
+    rest: list[Any] = [None] * (returns - 2)
+    return (out, lse, *rest)
+
+
+for _name in ("mm", "bmm", "mv", "dot", "vdot"):
+    RULES[f"aten::{_name}"] = _matmul
+    BATCHED[f"aten::{_name}"] = _batched_matmul
+for _name in ("addmm", "baddbmm", "addmv", "addbmm", "addr", "_addmm_activation"):
+    RULES[f"aten::{_name}"] = _add_product
+for _name in ("convolution", "_convolution", "convolution_overrideable", "mkldnn_convolution"):
+    if _name in ("convolution", "_convolution"):
+        RULES[f"aten::{_name}"] = _convolution
+BATCHED["aten::convolution"] = _batched_convolution
+for _name in (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+):
+    RULES[f"aten::{_name}"] = _attention

@@ -1,0 +1,353 @@
+"""Sums, means, variances, products, scans and softmax: errors that depend on partial results.
+
+The error of a sum is u·sqrt(Σ s_j²) over its partial sums s_j. The bound u·sqrt(n)·Σ|x| would be up to 200
+times too loose on data of mixed sign. Legal orders differ, so the largest of three is taken: forward,
+backward, and 32 interleaved lanes that are added at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from assay.oracle.arithmetic import is_real_or_complex, round_to
+from assay.oracle.replay import BATCHED, EXACT, RULES, Replay, nominal_unit, product_of, tensors_in
+
+LANES = 32
+
+
+def normal_dims(dim: Any, rank: int) -> list[int]:
+    """Dimensions as sorted non-negative integers; None or an empty list means all."""
+    if dim is None or (isinstance(dim, list | tuple) and len(dim) == 0):
+        return list(range(rank))
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    return sorted(d % rank for d in dims) if rank else []
+
+
+def rows_of(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
+    """`x` with `dims` moved to the end and flattened: shape (*kept, n)."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    moved = x.permute(*kept, *dims)
+    return moved.reshape(*(x.shape[d] for d in kept), product_of(x.shape[d] for d in dims))
+
+
+def partial_sums(x: torch.Tensor) -> torch.Tensor:
+    """sqrt(Σ s_j²) along the last dimension of real or complex `x` (..., n): shape (...), float64.
+
+    The first partial sum is an element of x and so exact.
+    """
+    if x.is_complex():
+        return (partial_sums(x.real).square() + partial_sums(x.imag).square()).sqrt()
+    n = x.shape[-1]
+    if n < 2:
+        return x.new_zeros(x.shape[:-1])
+    sums = x.cumsum(-1)
+    total = sums[..., -1:]
+    forward = sums[..., 1:].square().sum(-1)
+    backward = (total - sums[..., :-1]).square_().sum(-1) - (total - sums[..., -2:-1]).square_().squeeze(-1)
+    backward = backward + total.squeeze(-1).square()
+    worst = torch.maximum(forward, backward)
+    if n >= 2 * LANES:
+        length = math.ceil(n / LANES)
+        padded = torch.nn.functional.pad(x, (0, length * LANES - n)) if length * LANES != n else x
+        lanes = padded.reshape(*x.shape[:-1], length, LANES).cumsum(-2)
+        within = lanes[..., 1:, :].square().sum((-1, -2))
+        across = lanes[..., -1, :].cumsum(-1).square().sum(-1)
+        worst = torch.maximum(worst, within + across)
+    return worst.sqrt()
+
+
+def grid_sum(replay: Replay, terms: torch.Tensor, dims: list[int]) -> bool:
+    """Whether summing `terms` is exact in any order: all are multiples of one power of two, and small enough."""
+    return small_integers(terms.abs().sum(dims) if dims else terms.abs(), terms, replay.unit)
+
+
+def small_integers(total: torch.Tensor, terms: torch.Tensor, unit: float) -> bool:
+    """Whether sums of `terms` bounded by `total` are exact at unit roundoff `unit` in any order."""
+    largest = float(total.max()) if total.numel() else 0.0
+    if largest == 0.0:
+        return True
+    if not math.isfinite(largest):
+        return False
+    step = grid_step(terms)
+    return largest <= step / unit
+
+
+def grid_step(x: torch.Tensor) -> float:
+    """Largest power of two (down to 2^-24) of which all values of `x` are multiples; 0 if there is none."""
+    step = 1.0
+    values = x.abs()
+    peak = float(values.max()) if x.numel() else 0.0
+    if not math.isfinite(peak):
+        return 0.0
+    while step >= 2.0**-24:
+        scaled = values / step
+        if bool((scaled == scaled.round()).all()):
+            return step
+        step /= 2.0
+    return 0.0
+
+
+def _keep(scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    return scale.reshape(out.shape)
+
+
+def _sum(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    kwargs = _without_narrow_dtype(kwargs)
+    if "dtype" in kwargs and is_real_or_complex(kwargs["dtype"]) and not is_real_or_complex(x.dtype):
+        x, kwargs = x.to(kwargs["dtype"]), {k: v for k, v in kwargs.items() if k != "dtype"}
+        args = (x, *args[1:])
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial or x.numel() == 0:
+        return out
+    dims = normal_dims(args[1] if len(args) > 1 else kwargs.get("dim"), x.dim())
+    if replay.grid and grid_sum(replay, x, dims):
+        return out
+    return replay.absolute(out, _keep(partial_sums(rows_of(_wide(x), dims)), out))
+
+
+def _mean(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    kwargs = _without_narrow_dtype(kwargs)
+    out = replay.run(func, args, kwargs)
+    if not replay.runs + replay.serial or x.numel() == 0:
+        return out
+    dims = normal_dims(args[1] if len(args) > 1 else kwargs.get("dim"), x.dim())
+    n = product_of(x.shape[d] for d in dims)
+    if replay.grid and n & (n - 1) == 0 and grid_sum(replay, x, dims):
+        return out
+    scale = _keep(partial_sums(rows_of(_wide(x), dims)), out) / n
+    return replay.absolute(out, scale + (0.0 if n & (n - 1) == 0 else 0.5) * out.abs())
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x if is_real_or_complex(x.dtype) else x.double()
+
+
+def _without_narrow_dtype(kwargs: dict[str, Any]) -> dict[str, Any]:
+    dtype = kwargs.get("dtype")
+    if dtype is None:
+        return {k: v for k, v in kwargs.items() if k != "dtype"}
+    if dtype.is_floating_point:
+        return {**kwargs, "dtype": torch.float64}
+    if dtype.is_complex:
+        return {**kwargs, "dtype": torch.complex128}
+    return kwargs
+
+
+def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """var, std, var_mean and std_mean as the two-pass algorithm, with the mean's error of a running update."""
+    args = replay.widen(args)
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    x: torch.Tensor = args[0]
+    names = [a.name for a in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    dims = normal_dims(given.get("dim", given.get("dims")), x.dim())
+    keepdim = bool(given.get("keepdim", False))
+    correction = given.get("correction")
+    if correction is None:
+        correction = 1 if given.get("unbiased", True) else 0
+    n = product_of(x.shape[d] for d in dims)
+    with replay:
+        mean = torch.mean(x, dims, keepdim=True)
+        centred = torch.sub(x, mean)
+    replay.current = name
+    if replay.runs + replay.serial and x.numel():
+        # Welford's update rounds the running mean at every element; a two-pass mean is rounded once.
+        replay.absolute(centred, 0.5 * mean.abs().expand_as(centred))
+    with replay:
+        square = torch.mul(centred, centred) if not x.is_complex() else torch.abs(centred).square()
+        total = torch.sum(square, dims, keepdim=keepdim)
+        freedom = n - correction
+        value = total / freedom if freedom > 0 else total * (math.nan if freedom == 0 and n > 0 else math.inf)
+        if freedom <= 0:
+            value = func_value(func, args, kwargs, name)
+        if name.startswith("std"):
+            value = torch.sqrt(value) if freedom > 0 else value
+        if not name.endswith("_mean"):
+            return value
+        return value, mean if keepdim else mean.squeeze(dims) if dims else mean
+
+
+def func_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> torch.Tensor:
+    """What the operator itself returns where there are no degrees of freedom (NaN or infinity)."""
+    out = func(*args, **kwargs)
+    return out[0] if name.endswith("_mean") else out
+
+
+def _product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """prod: each of n - 1 multiplications rounds; deviations add in quadrature."""
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    kwargs = _without_narrow_dtype(kwargs)
+    out = replay.run(func, args, kwargs)
+    dims = normal_dims(args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("dims")), x.dim())
+    n = product_of(x.shape[d] for d in dims)
+    if not is_real_or_complex(out.dtype) or n < 2:
+        return out
+    return replay.relative(out, 0.5 * math.sqrt(n - 1))
+
+
+def _cumsum(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    kwargs = _without_narrow_dtype(kwargs)
+    out = replay.run(func, args, kwargs)
+    if (
+        not is_real_or_complex(out.dtype)
+        or not replay.runs + replay.serial
+        or out.dim() == 0
+        or not x.numel()
+    ):
+        return out
+    dim = (args[1] if len(args) > 1 else kwargs["dim"]) % max(1, x.dim())
+    if replay.grid and grid_sum(replay, x, [dim]):
+        return out
+    partial = out.abs().square()
+    first = partial.narrow(dim, 0, 1)
+    # A scan by blocks also adds block sums, which are differences of prefix sums: twice the squares at most.
+    return replay.absolute(out, (2.0 * (partial.cumsum(dim) - first)).clamp_(min=0.0).sqrt())
+
+
+def _cumprod(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    kwargs = _without_narrow_dtype(kwargs)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or out.dim() == 0:
+        return out
+    dim = (args[1] if len(args) > 1 else kwargs["dim"]) % x.dim()
+    steps = torch.arange(x.shape[dim], dtype=torch.float64, device=x.device).sqrt()
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    return replay.absolute(out, out.abs() * (0.5 * steps).view(shape))
+
+
+def _logcumsumexp(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """log of a running sum of exponentials: the sum's relative error becomes absolute."""
+    args = replay.widen(args)
+    replay.note(func)
+    x: torch.Tensor = args[0]
+    out = replay.run(func, args, kwargs)
+    if out.dim() == 0 or not is_real_or_complex(out.dtype):
+        return replay.relative(out, 2.0)
+    dim = (args[1] if len(args) > 1 else kwargs["dim"]) % x.dim()
+    steps = torch.arange(x.shape[dim], dtype=torch.float64, device=x.device).sqrt()
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    spread = (0.5 * steps).view(shape) + 2.0 + 0.5 * out.abs() + 0.5 * x.abs()
+    return replay.absolute(out, spread)
+
+
+def softmax(x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
+    """Softmax or its logarithm by the shifted definition, for the replay to perturb."""
+    if x.numel() == 0:
+        return x.clone()
+    shifted = x - torch.amax(x, dim, keepdim=True)
+    weights = torch.exp(shifted)
+    total = torch.sum(weights, dim, keepdim=True)
+    return shifted - torch.log(total) if log else weights / total
+
+
+def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    args = replay.widen(args)
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    x: torch.Tensor = args[0]
+    if x.dim() == 0:
+        with replay:
+            return softmax(x.unsqueeze(0), 0, "log" in name).squeeze(0)
+    with replay:
+        return softmax(x, args[1], "log" in name)
+
+
+def _sum_to(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """prims.sum and its kin: no keepdim, dtype last."""
+    name = str(func._schema.name).split("::")[1]
+    packet = getattr(torch.ops.aten, name)
+    overload = packet.dim_IntList if name == "sum" else packet.default
+    x, dims = args[0], list(args[1]) if args[1] is not None else list(range(args[0].dim()))
+    if x.dim() == 0:
+        return x.clone()
+    handler = RULES.get(f"aten::{name}")
+    if handler is not None:
+        return handler(replay, overload, (x, dims, False), {})
+    replay.note(func)
+    return replay.run(overload, (x, dims, False), {})
+
+
+def _prims_prod(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    out = args[0]
+    for dim in sorted(args[1], reverse=True):
+        out = _product(replay, torch.ops.aten.prod.dim_int, (out, dim), {})
+    return out
+
+
+def _batched_dims(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """Reductions over one or more dimensions: the same dimensions, one further right."""
+    x: torch.Tensor = args[0]
+    stack = replay.stack(x)
+    if stack is None or x.dim() == 0:
+        return None
+    names = [a.name for a in func._schema.arguments]
+    keepdim = False
+    if "keepdim" in names:
+        place = names.index("keepdim")
+        keepdim = bool(args[place] if len(args) > place else kwargs.get("keepdim", False))
+    dims = [d + 1 for d in normal_dims(args[1] if len(args) > 1 else kwargs.get("dim"), x.dim())]
+    name = str(func._schema.name).split("::")[1]
+    if name == "sum":
+        return torch.sum(stack, dims, keepdim=keepdim)
+    if name == "mean":
+        return torch.mean(stack, dims, keepdim=keepdim)
+    if name == "amax":
+        return torch.amax(stack, dims, keepdim=keepdim)
+    if name == "amin":
+        return torch.amin(stack, dims, keepdim=keepdim)
+    return None
+
+
+def _batched_dim(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """Operators with one dimension argument in second place, all other tensors being exact."""
+    x: torch.Tensor = args[0]
+    stack = replay.stack(x)
+    if stack is None or x.dim() == 0 or len(args) < 2 or not isinstance(args[1], int):
+        return None
+    if any(replay.has_stack(t) for t in tensors_in(args[1:])):
+        return None
+    return func(stack, args[1] % x.dim() + 1, *args[2:], **kwargs)
+
+
+for _space in ("aten", "prims"):
+    for _name in ("var", "std", "var_mean", "std_mean"):
+        RULES[f"{_space}::{_name}"] = _variance
+RULES["aten::sum"] = _sum
+RULES["aten::nansum"] = _sum
+RULES["aten::mean"] = _mean
+RULES["aten::prod"] = _product
+RULES["aten::cumsum"] = _cumsum
+RULES["aten::cumprod"] = _cumprod
+RULES["aten::logcumsumexp"] = _logcumsumexp
+for _name in ("_softmax", "_log_softmax", "_safe_softmax"):
+    if _name != "_safe_softmax":
+        RULES[f"aten::{_name}"] = _softmax
+for _name in ("sum", "amax", "amin"):
+    RULES[f"prims::{_name}"] = _sum_to
+RULES["prims::prod"] = _prims_prod
+for _name in ("amax", "amin", "aminmax", "all", "any", "count_nonzero"):
+    EXACT.add(f"aten::{_name}")
+for _name in ("sum", "mean", "amax", "amin"):
+    BATCHED[f"aten::{_name}"] = _batched_dims
+for _name in ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"):
+    BATCHED[f"aten::{_name}"] = _batched_dim
+
+__all__ = ["nominal_unit", "normal_dims", "partial_sums", "round_to", "rows_of", "softmax"]
