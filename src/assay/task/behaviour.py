@@ -17,6 +17,9 @@ SCREEN_TOLERANCE = 1e-2
 """Absolute and relative tolerance of the usual check, at which a weak task is told."""
 
 
+_PLAIN = (bool, int, float, complex, str)
+
+
 @dataclass(frozen=True)
 class Behaviour:
     """What a few calls of a reference showed."""
@@ -128,9 +131,7 @@ def equal_outputs(left: Any, right: Any) -> bool:
         if isinstance(one, Tensor) and isinstance(two, Tensor):
             if not same_bits(one, two):
                 return False
-        elif type(one) is not type(two) or (
-            isinstance(one, bool | int | float | complex | str) and one != two and one == one
-        ):
+        elif type(one) is not type(two) or (isinstance(one, _PLAIN) and one != two and one == one):
             return False
     return True
 

@@ -32,7 +32,7 @@ class Attempt(Fact):
     accepted: bool
     """Whether the reference ran."""
     note: str = ""
-    """Why it did not, or ``nonfinite`` where it ran and gave NaN or infinities that it does not give natively."""
+    """Why it did not, or ``nonfinite`` where it gave NaN or infinities that it does not give natively."""
 
 
 class TaskSize(Fact):
@@ -73,7 +73,7 @@ class TaskSize(Fact):
         """Whether the reference takes other values and a candidate can see them."""
         return (
             self.status == "free"
-            and self.native > 0
+            and self.native >= 0
             and any(attempt.accepted and attempt.value != self.native for attempt in self.tried)
         )
 

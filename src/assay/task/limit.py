@@ -74,7 +74,7 @@ def _range(args: tuple[Any, ...], words: Mapping[str, Any]) -> int:
     """``arange(end)``, ``arange(start, end, step)``."""
     try:
         start, end, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], (*args, 1)[2])
-        return max(0, int(math.ceil((end - start) / step)))
+        return max(0, -int((start - end) // step))
     except (IndexError, TypeError, ZeroDivisionError, OverflowError):
         return 0
 

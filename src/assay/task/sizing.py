@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -13,8 +15,10 @@ from assay.task.integers import TaskInteger
 from assay.task.tree import leaves
 from assay.task.trial import Lab, Trial
 
-SMALL = 16
-"""Integers up to this stay as they are when sizes are reduced."""
+_FLOORS = (16, 8, 4)
+"""Integers up to the floor stay as they are when sizes are reduced; a lower one follows when that is not enough."""
+_FARTHEST = 64
+"""Growth of one size beyond which it is not tried: intermediate tensors may grow with its square."""
 
 
 @dataclass
@@ -31,65 +35,76 @@ class Explored:
     multiple_of: int = 1
     minimum: int = 1
     bounded_above: bool = False
+    """Whether values above the one at the start were rejected and smaller ones were not."""
 
 
-def reduce(lab: Lab, native: Mapping[str, int], free: Sequence[str], *, elements: int) -> Trial | None:
+def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | None:
     """A trial at smaller sizes that the reference accepts, with few elements; None if none was found.
 
-    All free integers above 16 are halved together until the inputs fit, so that divisibility between them
-    lives as long as it can; where the reference rejects that, they are halved one at a time.
+    All integers are halved together, so that divisibility between them lives as long as it can. Where the
+    reference rejects that (an image too small for its layers), some are put back.
+
+    Args:
+        lab: runs the trials.
+        native: the integers that may vary, with their native values.
+        elements: inputs and parameters to aim at; up to four times as many will do.
     """
     best: Trial | None = None
-    for halvings in range(1, 24):
-        sizes = {name: _halved(native[name], halvings) for name in free}
-        if halvings > 1 and sizes == {name: _halved(native[name], halvings - 1) for name in free}:
-            break
+    smallest: dict[str, int] | None = None
+    for sizes in _ladder(native):
         made = lab.run(sizes, upto="model", ceiling=elements * 16)
         if made.reached != "model" or made.error or _weight(made) > elements * 4:
             continue
+        smallest = smallest or sizes
         trial = lab.run(sizes)
-        if trial.accepted:
-            best = trial
-            if _weight(made) <= elements:
-                break
-        elif best is not None or lab.out_of_time:
+        if not trial.accepted or lab.out_of_time:
             break
-    if best is not None or lab.out_of_time:
-        return best
-    return _reduce_one_by_one(lab, native, free, elements)
-
-
-def _reduce_one_by_one(
-    lab: Lab, native: Mapping[str, int], free: Sequence[str], elements: int
-) -> Trial | None:
-    """Halve the integers one at a time from the smallest common reduction that can be run at all."""
-    sizes = {name: native[name] for name in free}
-    accepted: Trial | None = None
-    order = sorted(free, key=lambda name: -native[name])
-    for name in order:
-        while sizes[name] > SMALL and not lab.out_of_time:
-            attempt = {**sizes, name: _halved(sizes[name], 1)}
-            made = lab.run(attempt, upto="model", ceiling=elements * 256)
-            if made.too_large:
-                # still too large to judge: keep halving this one
-                sizes = attempt
-                continue
-            trial = lab.run(attempt, ceiling=elements * 256)
-            if not trial.accepted:
-                break
-            accepted, sizes = trial, attempt
-            if _weight(trial) <= elements:
-                return accepted
-    return accepted
-
-
-def _halved(value: int, times: int) -> int:
-    """``value`` halved while it stays above 16."""
-    for _ in range(times):
-        if value <= SMALL:
+        best = trial
+        if _weight(made) <= elements:
             break
-        value = max(value // 2, 8)
-    return value
+    if best is None and smallest is not None:
+        best = _put_back(lab, native, smallest, elements)
+    return best
+
+
+def _ladder(native: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes ever smaller: halved together down to one floor, then to the next."""
+    sizes = dict(native)
+    for floor in _FLOORS:
+        while any(value > floor for value in sizes.values()):
+            sizes = {
+                name: max(value // 2, floor // 2) if value > floor else value for name, value in sizes.items()
+            }
+            yield sizes
+
+
+def _put_back(lab: Lab, native: Mapping[str, int], small: Mapping[str, int], elements: int) -> Trial | None:
+    """Raise few integers from ``small`` until the reference accepts, then lower those again."""
+    changed = [name for name in native if native[name] != small[name]]
+    groups: list[tuple[str, ...]] = [(name,) for name in changed]
+    groups += [
+        group
+        for value in dict.fromkeys(native[name] for name in changed)
+        if len(group := tuple(name for name in changed if native[name] == value)) > 1
+    ]
+    groups += list(combinations(changed, 2))[:20]
+    # last, all but one: what remains reduced is often only the batch
+    groups += [tuple(name for name in changed if name != kept) for kept in changed]
+    for group in dict.fromkeys(groups):
+        if lab.out_of_time:
+            return None
+        sizes = {**small, **{name: native[name] for name in group}}
+        trial = lab.run(sizes, ceiling=elements * 128)
+        if not trial.accepted:
+            continue
+        for name in sorted(group, key=lambda name: -native[name]):
+            while sizes[name] // 2 >= small[name] and not lab.out_of_time and _weight(trial) > elements:
+                lower = lab.run({**sizes, name: sizes[name] // 2}, ceiling=elements * 128)
+                if not lower.accepted:
+                    break
+                trial, sizes = lower, lower.sizes
+        return trial
+    return None
 
 
 def _weight(trial: Trial) -> int:
@@ -125,12 +140,15 @@ def explore(
             for name in record.group:
                 found[name] = record
     records = list({id(record): record for record in found.values()}.values())
+    shaping = [record for record in records if changes_shapes(start, record)]
     for question in (_any_value, _smallest, _zero):
-        for record in records:
-            if lab.out_of_time:
-                break
-            if changes_shapes(start, record):
+        for record in shaping:
+            if not lab.out_of_time:
                 question(lab, start, record, record.value)
+    for record in shaping:
+        native = next(integer.value or 0 for integer in free if integer.name == record.group[0])
+        if not lab.out_of_time and native > record.value and 2 * native not in record.attempts:
+            _beyond(lab, start, record, native)
     return found
 
 
@@ -251,3 +269,35 @@ def _smallest(lab: Lab, start: Trial, record: Explored, value: int) -> None:
 def _zero(lab: Lab, start: Trial, record: Explored, value: int) -> None:
     if value > 0 and record.minimum == record.multiple_of:
         _try(lab, start, record, 0)
+
+
+def _beyond(lab: Lab, start: Trial, record: Explored, native: int) -> None:
+    """Whether twice the native value is accepted while the other sizes are small (a table may end there)."""
+    growth = 2 * native / max(1, record.value)
+    if (
+        growth > _FARTHEST
+        or not record.moved
+        or _outputs(start) * growth ** _output_dims(start, record) > 1 << 22
+    ):
+        return
+    trial = lab.run({**start.sizes, **dict.fromkeys(record.group, 2 * native)})
+    if trial.too_large:
+        return
+    _note(record, 2 * native, trial, start)
+    record.bounded_above = not trial.accepted and _try(lab, start, record, native).accepted
+
+
+def _outputs(trial: Trial) -> int:
+    """Elements of a trial's outputs."""
+    return sum(value.numel() for _, value in leaves(trial.outputs) if isinstance(value, torch.Tensor))
+
+
+def _output_dims(start: Trial, record: Explored) -> int:
+    """Most dimensions of one output that move with the group."""
+    after = record.moved[0].extents()
+    moved = Counter(
+        path
+        for (group, path, dim), extent in start.extents().items()
+        if group == "output" and after.get((group, path, dim), extent) != extent
+    )
+    return max(moved.values(), default=0)

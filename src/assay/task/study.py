@@ -36,8 +36,6 @@ from assay.task.trial import Lab, Trial, forward, state_of
 
 NATIVE_ELEMENTS = 1 << 21
 """Inputs and parameters of at most this many elements are made at the native sizes."""
-CHEAP_ELEMENTS = 1 << 18
-"""Below this many, the native forward is run without asking what it may cost."""
 SMALL_ELEMENTS = 1 << 14
 """What reduced sizes aim at."""
 CHEAP_SECONDS = 3e-3
@@ -80,12 +78,13 @@ def study(
         if small.accepted and small.instance
         else None
     )
-    weak, seconds = _weak(lab, base, small, seen, seeds)
     axes = _Axes(small, base, explored, native)
+    outputs = _outputs(small, axes, seen)
+    weak, seconds = _weak(lab, base, small, sum(math.prod(leaf.shape) for leaf in outputs), seeds)
     facts = Study(
         task=task.digest,
         inputs=_inputs(base, axes, structures),
-        outputs=_outputs(small, axes, seen),
+        outputs=outputs,
         parameters=_parameters(small, axes),
         init_tensors=tuple(
             ".".join(map(str, path))
@@ -116,7 +115,7 @@ def _choose(lab: Lab, native: Mapping[str, int], max_elements: int) -> tuple[Tri
         raise _as_error(lab.task, made)
     small: Trial | None = None
     if made.too_large:
-        small = reduce(lab, native, list(native), elements=SMALL_ELEMENTS)
+        small = reduce(lab, native, elements=SMALL_ELEMENTS)
         if small is not None:
             return small, small
         made = lab.run({}, upto="model", ceiling=max_elements)
@@ -124,16 +123,15 @@ def _choose(lab: Lab, native: Mapping[str, int], max_elements: int) -> tuple[Tri
             return made, made
     weight = sum(t.numel() for t in made.inputs.tensors()) if made.inputs else 0
     weight += sum(t.numel() for _, t in state_of(made.model))
-    if weight > CHEAP_ELEMENTS:
-        small = reduce(lab, native, list(native), elements=SMALL_ELEMENTS)
+    if weight > 2 * SMALL_ELEMENTS:
+        small = reduce(lab, native, elements=SMALL_ELEMENTS)
         if small is not None:
             return made, small
     full = lab.run({}, ceiling=max_elements)
     if full.accepted and full.seconds > CHEAP_SECONDS:
-        # the first call pays for warming up: only a second one tells
-        full = lab.run({}, ceiling=max_elements, again=True)
-        if full.seconds > CHEAP_SECONDS:
-            small = reduce(lab, native, list(native), elements=SMALL_ELEMENTS)
+        small = reduce(lab, native, elements=SMALL_ELEMENTS)
+        if small is not None and small.seconds > full.seconds / 2:
+            small = None
     return full, small or full
 
 
@@ -212,35 +210,40 @@ def _largest(lab: Lab, small: Trial, name: str, value: int, position: int) -> in
 
 
 def _weak(
-    lab: Lab, base: Trial, small: Trial, seen: Behaviour | None, seeds: Sequence[int]
+    lab: Lab, base: Trial, small: Trial, outputs: int, seeds: Sequence[int]
 ) -> tuple[tuple[Weakness, ...], float | None]:
-    """Weaknesses, at the native sizes where that is cheap enough, and the native forward's seconds."""
-    if seen is None or small.instance is None or small.inputs is None or base.instance is None:
+    """Weaknesses, at the native sizes where that is cheap enough, and the native forward's seconds.
+
+    Args:
+        outputs: elements of the native outputs, as the axes foretell.
+    """
+    if not small.accepted:
         return (), None
     at = small
-    seconds: float | None = None
-    if not base.sizes:
-        ratio = _work(base) / max(1.0, _work(small))
-        if base is small or small.seconds * ratio < SLOW_SECONDS:
-            at = base if base.accepted else lab.run({}, ceiling=0)
-            seconds = at.seconds if at.accepted else None
+    affordable = small is not base and not base.sizes and outputs <= 2 * NATIVE_ELEMENTS
+    if affordable and small.seconds * _growth(small, base, outputs) < SLOW_SECONDS:
+        at = lab.run({}, ceiling=0)
     if not at.accepted or at.instance is None:
-        return (), seconds
-    first = at.instance.inputs(seeds[0])
-    second = at.instance.inputs(seeds[1])
+        return (), None
     with torch.no_grad():
         model = at.instance.build()
-        one = forward(at.instance, model, first)
-        kept = at.instance.inputs(seeds[0])
-        two = forward(at.instance, model, second)
-    return weaknesses(one, two, kept), seconds
+        one = forward(at.instance, model, at.instance.inputs(seeds[0]))
+        two = forward(at.instance, model, at.instance.inputs(seeds[1]))
+    return weaknesses(one, two, at.instance.inputs(seeds[0])), None if at.sizes else at.seconds
 
 
-def _work(trial: Trial) -> float:
-    """A bound in proportion to which a forward's time grows: input elements times parameter elements."""
-    inputs = sum(t.numel() for t in trial.inputs.tensors()) if trial.inputs else 0
-    parameters = sum(t.numel() for _, t in state_of(trial.model))
-    return float(max(1, inputs)) * float(max(1, parameters))
+def _growth(small: Trial, base: Trial, outputs: int) -> float:
+    """How much longer a native forward may take; that of a product grows with the root of its output too."""
+
+    def grown(before: Sequence[Tensor], after: Sequence[Tensor]) -> float:
+        return max(1.0, sum(t.numel() for t in after) / max(1, sum(t.numel() for t in before)))
+
+    assert small.inputs is not None
+    assert base.inputs is not None
+    inputs = grown(small.inputs.tensors(), base.inputs.tensors())
+    parameters = grown([t for _, t in state_of(small.model)], [t for _, t in state_of(base.model)])
+    made = sum(value.numel() for _, value in leaves(small.outputs) if isinstance(value, Tensor))
+    return inputs * parameters * math.sqrt(max(1.0, outputs / max(1, made)))
 
 
 class _Axes:
