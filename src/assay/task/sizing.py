@@ -16,7 +16,7 @@ from assay.task.tree import leaves
 from assay.task.trial import Lab, Trial
 
 _FLOORS = (16, 8, 4)
-"""Integers up to the floor stay as they are when sizes are reduced; a lower one follows when that is not enough."""
+"""Integers up to the floor stay as they are when sizes are reduced; lower ones follow where needed."""
 _FARTHEST = 64
 """Growth of one size beyond which it is not tried: intermediate tensors may grow with its square."""
 
@@ -53,9 +53,11 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
     smallest: dict[str, int] | None = None
     for sizes in _ladder(native):
         made = lab.run(sizes, upto="model", ceiling=elements * 16)
-        if made.reached != "model" or made.error or _weight(made) > elements * 4:
+        if made.too_large or _weight(made) > elements * 4:
             continue
         smallest = smallest or sizes
+        if made.error:
+            break
         trial = lab.run(sizes)
         if not trial.accepted or lab.out_of_time:
             break

@@ -39,6 +39,8 @@ class Trial:
     """Time of the forward."""
     fault: Exception | None = None
     """What was raised."""
+    ceiling: int = 0
+    """The ceiling it ran under."""
 
     @property
     def accepted(self) -> bool:
@@ -120,8 +122,9 @@ class Lab:
             again: run even if these sizes were run before.
         """
         key = (tuple(sorted(sizes.items())), upto)
-        if again or key not in self._seen:
-            limit = self.ceiling if ceiling is None else ceiling
+        limit = self.ceiling if ceiling is None else ceiling
+        known = self._seen.get(key)
+        if known is None or again or (known.too_large and (not limit or limit > known.ceiling)):
             with warnings.catch_warnings():
                 # unusual sizes make torch warn; it says nothing about the task as it is
                 warnings.simplefilter("ignore")
@@ -153,4 +156,4 @@ class Lab:
         except (TaskError, MemoryError) as error:
             large = isinstance(error, TooLarge) or isinstance(error.__cause__, TooLarge)
             text = str(error) or type(error).__name__
-            return Trial(sizes, stage, text, large, instance, inputs, model, fault=error)
+            return Trial(sizes, stage, text, large, instance, inputs, model, fault=error, ceiling=ceiling)
