@@ -12,7 +12,7 @@ def attention_kernel(
     o_ptr,
     length,
     width,
-    scale,
+    SCALE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -42,7 +42,7 @@ def attention_kernel(
         k = tl.load(k_ptr + base + key_offsets, mask=key_mask, other=0.0)
         v = tl.load(v_ptr + base + key_offsets, mask=key_mask, other=0.0)
 
-        scores = tl.dot(q, tl.trans(k), input_precision="ieee", out_dtype=ACC) * scale
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee", out_dtype=ACC) * SCALE
         visible = (keys[None, :] <= rows[:, None]) & (keys[None, :] < length)
         scores = tl.where(visible, scores, float("-inf"))
 
@@ -73,7 +73,7 @@ class ModelNew(nn.Module):
         acc = tl.float64 if q.dtype == torch.float64 else tl.float32
         grid = (batch * heads * triton.cdiv(length, 32),)
         attention_kernel[grid](
-            q, k, v, o, length, width, width**-0.5,
+            q, k, v, o, length, width, SCALE=width**-0.5,
             BLOCK_M=32, BLOCK_N=32, BLOCK_D=max(16, triton.next_power_of_2(width)), ACC=acc,
         )
         return o

@@ -11,7 +11,7 @@ def layer_norm_kernel(
     bias_ptr,
     y_ptr,
     n_features,
-    eps,
+    EPS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
@@ -39,7 +39,7 @@ def layer_norm_kernel(
     residue = tl.sum(first, axis=0) / n_features
     var = tl.sum(second, axis=0) / n_features - residue * residue
     # Not tl.maximum, which may turn a NaN into zero.
-    rstd = 1.0 / tl.sqrt(tl.where(var < 0.0, 0.0, var) + eps)
+    rstd = 1.0 / tl.sqrt(tl.where(var < 0.0, 0.0, var) + EPS)
 
     for start in range(0, n_features, BLOCK_SIZE):
         cols = start + lanes
@@ -67,6 +67,6 @@ class ModelNew(nn.Module):
             return y
         acc = tl.float64 if x.dtype == torch.float64 else tl.float32
         layer_norm_kernel[(x.numel() // n_features,)](
-            x, weight, bias, y, n_features, self.norm.eps, BLOCK_SIZE=256, ACC=acc
+            x, weight, bias, y, n_features, EPS=self.norm.eps, BLOCK_SIZE=256, ACC=acc
         )
         return y

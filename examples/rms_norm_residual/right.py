@@ -12,7 +12,7 @@ def add_rms_norm_kernel(
     y_ptr,
     hidden_ptr,
     n_features,
-    eps,
+    EPS: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     ACC: tl.constexpr,
 ):
@@ -29,7 +29,7 @@ def add_rms_norm_kernel(
         hidden = (x + residual).to(hidden_ptr.dtype.element_ty)
         tl.store(hidden_ptr + base + cols, hidden, mask=mask)
         total += hidden.to(ACC) * hidden.to(ACC)
-    scale = 1.0 / tl.sqrt(tl.sum(total, axis=0) / n_features + eps)
+    scale = 1.0 / tl.sqrt(tl.sum(total, axis=0) / n_features + EPS)
 
     for start in range(0, n_features, BLOCK_SIZE):
         cols = start + lanes
@@ -58,6 +58,6 @@ class ModelNew(nn.Module):
         n_features = x.shape[-1]
         acc = tl.float64 if y.dtype == torch.float64 else tl.float32
         add_rms_norm_kernel[(x.numel() // n_features,)](
-            x, residual, weight, y, hidden, n_features, self.eps, BLOCK_SIZE=256, ACC=acc
+            x, residual, weight, y, hidden, n_features, EPS=self.eps, BLOCK_SIZE=256, ACC=acc
         )
         return y, hidden
