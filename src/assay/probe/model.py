@@ -68,6 +68,8 @@ class Probe(Frozen):
     """The sets of inputs."""
     calls: tuple[Call, ...] = (Call(),)
     """The calls, in order, on one instance of the candidate."""
+    parameters: int = 0
+    """0 for parameters as constructed, else the seed they are varied with (same shapes, other values)."""
     grad: bool = False
     """Whether a backward pass follows each call."""
     conditions: tuple[str, ...] = ()

@@ -1,0 +1,53 @@
+"""FLT-01: no crash, hang, leak or sticky device error on in-domain input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.gates.base import Context, Verdict, distinct, fault_finding, undecided_reason
+from assay.probe.model import Probe
+from assay.probe.record import FAULTS, Record
+from assay.report.model import Finding
+from assay.vocabulary import Reason, Tier
+
+
+class Faults:
+    """Judged on every probe. An exception is a fault only on the task's own draws; elsewhere its gate has it."""
+
+    id = "FLT-01"
+    slug = "faults"
+    aliases = ("lethe:crash", "veit:robustness")
+    obligation = "no crash, hang, leak or sticky device error on in-domain input"
+    opt_in = False
+
+    def plan(self, ctx: Context) -> list[Probe]:
+        """Nothing of its own: every probe can fault."""
+        return []
+
+    def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
+        """A worker that ended, hung or broke the protocol; processes and threads left behind."""
+        verdict = Verdict()
+        for record in records:
+            if (reason := undecided_reason(record)) is not None:
+                if record.probe.gate == "values":
+                    verdict.undecided[reason] += 1
+                continue
+            verdict.decided += 1
+            seen = record.observation
+            if seen.status == "raised":
+                if record.probe.gate == "values":
+                    verdict.findings.append(fault_finding(self, record, Tier.WRONG))
+            elif seen.status in FAULTS:
+                verdict.findings.append(fault_finding(self, record, Tier.WRONG))
+            if seen.left and seen.status not in ("timed_out", "closed"):
+                verdict.findings.append(self._left(record, Reason.LEFTOVER_PROCESS, f"{seen.left} processes"))
+            if seen.facts.get("threads"):
+                names = ", ".join(map(str, seen.facts["threads"]))
+                verdict.findings.append(self._left(record, Reason.LEFTOVER_THREAD, names))
+        verdict.findings = distinct(verdict.findings)
+        return verdict
+
+    def _left(self, record: Record, reason: Reason, what: str) -> Finding:
+        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
+                       expected="nothing left running", actual=what[:200], probe=record.probe.id,
+                       attested_by="judge" if reason is Reason.LEFTOVER_PROCESS else "worker")

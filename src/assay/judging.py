@@ -1,0 +1,113 @@
+"""From records to gate results, a label and a report. Pure: runs nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from assay.gates import Context, Gate, Verdict
+from assay.gates.base import SILENT
+from assay.probe.record import Record
+from assay.report.model import (
+    CandidateInfo,
+    Coverage,
+    Finding,
+    GateResult,
+    Report,
+    TaskInfo,
+    Timing,
+)
+from assay.vocabulary import Label, Outcome, Reason, Tier
+
+
+def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool) -> tuple[GateResult, Verdict]:
+    """Judge one gate. A fault of the gate itself is its outcome `error`, never a pass."""
+    planned = sum(1 for r in records if r.probe.gate == gate.slug)
+    try:
+        verdict = gate.judge(ctx, records)
+    except Exception as error:
+        note = f"{type(error).__name__}: {error}"[:300]
+        return GateResult(id=gate.id, slug=gate.slug, outcome=Outcome.ERROR, reason=Reason.INTERNAL,
+                          blocking=blocking, probes_planned=planned, note=note), Verdict()
+    undecided = Counter({k: v for k, v in verdict.undecided.items() if k not in SILENT})
+    outcome, reason = _outcome(verdict, undecided)
+    return GateResult(
+        id=gate.id, slug=gate.slug, outcome=outcome, reason=reason, blocking=blocking,
+        probes_planned=max(planned, verdict.decided + sum(verdict.undecided.values())),
+        probes_run=verdict.decided, probes_undecided=sum(undecided.values()),
+        undecided={k.value: v for k, v in sorted(verdict.undecided.items())}, note=verdict.note,
+        findings=len(verdict.findings),
+    ), verdict
+
+
+def _outcome(verdict: Verdict, undecided: Counter[Reason]) -> tuple[Outcome, Reason | None]:
+    if verdict.findings:
+        return Outcome.FAIL, verdict.findings[0].reason
+    if verdict.inapplicable is not None:
+        return Outcome.NOT_APPLICABLE, verdict.inapplicable
+    most = undecided.most_common(1)
+    if verdict.decided == 0:
+        if most:
+            return Outcome.INCONCLUSIVE, most[0][0]
+        silent = verdict.undecided.most_common(1)
+        return Outcome.NOT_APPLICABLE, silent[0][0] if silent else Reason.NOTHING_TO_VARY
+    if sum(undecided.values()) > verdict.decided:
+        return Outcome.INCONCLUSIVE, most[0][0]
+    return Outcome.PASS, None
+
+
+def rejects(finding: Finding, ctx: Context, blocking: bool) -> bool:
+    """True when a finding alone takes the label away."""
+    allowed = finding.tier is Tier.DIVERGENCE and "divergence" in ctx.contract.policy.allow_tiers
+    return blocking and not allowed
+
+
+def is_blocking(gate: Gate, ctx: Context) -> bool:
+    """Whether the contract lets this gate decide the label."""
+    policy = ctx.contract.policy
+    if gate.slug in policy.advisory:
+        return False
+    return policy.blocking is None or gate.slug in policy.blocking
+
+
+def make_report(
+    gates: Sequence[Gate], ctx: Context, records: Sequence[Record], *, task: TaskInfo, candidate: CandidateInfo,
+    scope: str, environment: dict[str, Any], timing: Timing,
+) -> Report:
+    """Judge every gate and put the verdict together."""
+    results, findings = [], []
+    rejected = False
+    for gate in gates:
+        blocking = is_blocking(gate, ctx)
+        result, verdict = gate_result(gate, ctx, records, blocking)
+        results.append(result)
+        findings += verdict.findings
+        rejected = rejected or any(rejects(f, ctx, blocking) for f in verdict.findings)
+    open_gates = [r for r in results if r.blocking and r.outcome in (Outcome.INCONCLUSIVE, Outcome.ERROR)]
+    passed = [r for r in results if r.outcome is Outcome.PASS]
+    if rejected:
+        label = Label.REJECTED
+    elif open_gates or not passed or (ctx.contract.policy.scope == "gpu" and ctx.device == "cpu"):
+        label = Label.SCREENED
+    else:
+        label = Label.CONTRACT
+    probes = {r.probe.id: r.probe for r in records}
+    needed = {f.probe for f in findings}
+    unmodelled = sorted({name for r in records for t in r.truths for name in t.unmodelled})
+    return Report(
+        label=label, scope=scope, tier=ctx.tier.value, task=task, candidate=candidate, gates=tuple(results),
+        findings=tuple(findings), probes={k: v for k, v in sorted(probes.items()) if k in needed},
+        coverage=Coverage(
+            probes_planned=len(records),
+            probes_run=sum(1 for r in records if r.observation.status != "not_run"),
+            probes_undecided=sum(1 for r in records if not r.comparable and r.observation.status != "raised"),
+            gates_passed=len(passed), gates_undecided=len(open_gates),
+            gates_need_gpu=tuple(r.slug for r in results if r.outcome is Outcome.NOT_APPLICABLE
+                                 and r.reason is Reason.NEEDS_GPU),
+            unmodelled=tuple(unmodelled),
+            attested_by_worker=tuple(sorted({f"{f.slug}:{f.reason.value}" for f in findings
+                                             if f.attested_by == "worker"})),
+        ),
+        contract=ctx.contract.model_dump(mode="json"), environment=environment, seed=ctx.seed, timing=timing,
+    )

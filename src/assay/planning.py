@@ -1,0 +1,91 @@
+"""From a study and a contract to an ordered plan of probes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from assay.contract import Contract
+from assay.gates import Context, Gate
+from assay.probe.model import Probe
+from assay.task.facts import Study, TaskSize
+
+SMALL_BATCH = 6
+INTERPRETED_ELEMENTS = 1 << 18
+COMPILED_ELEMENTS = 1 << 22
+
+
+def restricted(study: Study, contract: Contract) -> Study:
+    """The study with the sizes that a person's contract fixes or bounds."""
+    if not contract.domain.sizes:
+        return study
+
+    def narrowed(size: TaskSize) -> TaskSize:
+        clause = contract.domain.sizes.get(size.name)
+        if clause is None:
+            return size
+        changes: dict[str, object] = {}
+        if clause.fixed:
+            changes["status"] = "frozen"
+        if clause.minimum is not None:
+            changes["minimum"] = max(size.minimum, clause.minimum)
+            changes["zero"] = size.zero and clause.minimum <= 0
+        if clause.maximum is not None:
+            changes["maximum"] = clause.maximum
+        if clause.multiple_of > 1:
+            changes["multiple_of"] = clause.multiple_of
+        return size.model_copy(update=changes)
+
+    return study.model_copy(update={"integers": tuple(narrowed(s) for s in study.integers)})
+
+
+def small_sizes(study: Study, base: dict[str, int]) -> dict[str, int]:
+    """Cheaper sizes for gates that need no particular size: a batch cut to a few rows, the rest as it is.
+
+    Only an integer that is the first dimension of inputs and of nothing that was constructed is cut, so that
+    widths, and with them the blocks of a kernel, stay what they are.
+    """
+    cut = dict(base)
+    for size in study.integers:
+        if not size.varies or size.kind != "size" or size.tied:
+            continue
+        current = base.get(size.name, size.native)
+        dims = [m for m in size.moves if m.startswith("input ")]
+        others = [m for m in size.moves if m.startswith(("parameter ", "init ", "values "))]
+        if not dims or others or any(not m.endswith(" dim 0") for m in dims):
+            continue
+        value = max(SMALL_BATCH, size.minimum)
+        value += -value % max(1, size.multiple_of)
+        if value < current:
+            cut[size.name] = value
+    return cut
+
+
+def order(groups: Iterable[Sequence[Probe]]) -> list[Probe]:
+    """Probes of all gates in turn, so that a spent budget leaves every gate with something."""
+    rounds = itertools.zip_longest(*groups)
+    return [probe for turn in rounds for probe in turn if probe is not None]
+
+
+def chosen_gates(battery: Sequence[Gate], contract: Contract, only: Sequence[str] | None) -> list[Gate]:
+    """The gates of one verification: the battery, less opt-in ones that the contract does not ask for."""
+    if only is not None:
+        return [gate for gate in battery if gate.slug in only]
+    asked = {"batch_invariance"} if contract.batch_invariance else set()
+    return [gate for gate in battery if not gate.opt_in or gate.slug in asked]
+
+
+def make_plan(gates: Sequence[Gate], ctx: Context) -> list[Probe]:
+    """Every probe, in the order in which to run them; ids are unique."""
+    seen: set[str] = set()
+    groups = []
+    for gate in gates:
+        group = []
+        for probe in gate.plan(ctx):
+            unique, turn = probe.id, 2
+            while unique in seen:
+                unique, turn = f"{probe.id}#{turn}", turn + 1
+            seen.add(unique)
+            group.append(probe if unique == probe.id else probe.model_copy(update={"id": unique}))
+        groups.append(group)
+    return order(groups)

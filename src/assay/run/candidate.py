@@ -1,0 +1,329 @@
+"""The judge's side of one candidate: feeds probes, survives whatever happens, returns observations."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from assay.probe.layouts import Placement, as_made, place
+from assay.probe.model import Probe
+from assay.probe.record import CallResult, MemoryEvent, Observation, Output, Truth
+from assay.run import codec
+from assay.run.arena import Region
+from assay.run.process import Death, Limits, Worker, Zygote
+from assay.run.wire import Frame
+
+LOAD_TIMEOUT = 60.0
+LOAD_ATTEMPTS = 2
+REPLY_SLACK = 64 << 20
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the candidate's constructor and parameters are fed at some sizes.
+
+    Attributes:
+        key: names the sizes and dtype.
+        init: (args, kwargs) of the constructor.
+        state: the reference's parameters and buffers by name.
+        buffers: which of them are buffers.
+        seed: seed set before the constructor.
+        training: mode of the reference after construction.
+        base: weights as constructed, which names are matched by, when `state` holds varied values.
+    """
+
+    key: str
+    init: tuple[Sequence[Any], Mapping[str, Any]]
+    state: Mapping[str, torch.Tensor]
+    buffers: tuple[str, ...]
+    seed: int
+    training: bool | None
+    base: Weights | None = None
+
+
+class CandidateSession:
+    """One candidate and the workers it uses up.
+
+    Args:
+        zygote: the warm parent.
+        source: the candidate's source text.
+        entries: names its entry point may have, in order.
+        options: worker options: `device`, `target`.
+        limits: resource limits.
+    """
+
+    def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
+                 limits: Limits) -> None:
+        self._zygote, self._source, self._entries = zygote, source, list(entries)
+        self._options, self._limits = options, limits
+        self._worker: Worker | None = None
+        self._keys: set[str] = set()
+        self._load_failures: list[Observation] = []
+        self.entry = ""
+        self.deaths = 0
+        self.load_facts: dict[str, Any] = {}
+        self._token = 0
+
+    def run(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
+            timeout: float) -> Observation:
+        """Run one probe. Never raises for anything the candidate does.
+
+        Args:
+            probe: the experiment.
+            truths: one per draw of the probe; all `ok`.
+            weights: constructor arguments and weights at the probe's sizes.
+            seeds: RNG seed set before each call.
+            timeout: seconds for the whole probe.
+        """
+        failed = self._ensure_loaded(probe.id, timeout)
+        if failed is not None:
+            return failed
+        worker = self._worker
+        assert worker is not None
+        if weights.key not in self._keys:
+            refused = self._send_instance(worker, weights, timeout, probe.id)
+            if refused is not None:
+                return refused
+        region = _region(probe, truths)
+        if worker.arena_used + region.size > 4 << 30:
+            self._retire()
+            return self.run(probe, truths, weights, seeds, timeout)
+        image = region.write(worker.arena, worker.arena_used)
+        worker.arena_used += region.size + -region.size % mmap.PAGESIZE
+        self._token += 1
+        header, chunks = self._header(probe, truths, weights, seeds, region)
+        outputs = sum(leaf.native.numel() * leaf.native.element_size() for t in truths for leaf in t.leaves
+                      if leaf.native is not None)
+        limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
+            t.numel() * t.element_size() for truth in truths for t in truth.inputs))
+        reply = worker.request(header, chunks, timeout=timeout, payload_limit=limit)
+        if isinstance(reply, Death):
+            self._worker = None
+            self.deaths += 1
+            return _of_death(probe.id, reply)
+        try:
+            observation = self._read(probe, reply)
+        except (codec.CodecError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            self._retire()
+            self.deaths += 1
+            return Observation(probe=probe.id, status="forged", text=f"the reply makes no sense: {error}"[:500])
+        made = len(observation.calls)
+        memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
+                       for f in region.check(worker.arena, image, max(made, 1)))
+        if (observation.error or {}).get("sticky"):
+            self._retire()
+        return observation.model_copy(update={"memory": memory})
+
+    def _ensure_loaded(self, probe_id: str, timeout: float) -> Observation | None:
+        if self._worker is not None:
+            return None
+        if len(self._load_failures) >= LOAD_ATTEMPTS:
+            return self._load_failures[-1].model_copy(update={"probe": probe_id})
+        worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits)
+        reply = worker.request({"op": "load", "source": self._source, "entries": self._entries},
+                               timeout=max(timeout, LOAD_TIMEOUT) if self.entry == "" else LOAD_TIMEOUT,
+                               payload_limit=1 << 20)
+        failure: Observation | None = None
+        if isinstance(reply, Death):
+            failure = _of_death(probe_id, reply)
+        elif isinstance(reply.header.get("error"), dict):
+            failure = Observation(probe=probe_id, status=_error_status(reply.header["error"]),
+                                  error=_clean_error(reply.header["error"]))
+            worker.close()
+            # an import that raises raises again: one attempt is enough
+            self._load_failures.append(failure)
+        elif not reply.header.get("ok"):
+            worker.close()
+            failure = Observation(probe=probe_id, status="forged", text="the reply to `load` makes no sense")
+        if failure is not None:
+            self._load_failures.append(failure)
+            return failure
+        assert isinstance(reply, Frame)
+        self._worker, self._keys = worker, set()
+        self.entry = str(reply.header.get("entry", ""))[:200]
+        facts = reply.header.get("facts")
+        self.load_facts = facts if isinstance(facts, dict) else {}
+        return None
+
+    def _send_instance(self, worker: Worker, weights: Weights, timeout: float, probe_id: str) -> Observation | None:
+        if weights.base is not None and weights.base.key not in self._keys:
+            refused = self._send_instance(worker, weights.base, timeout, probe_id)
+            if refused is not None:
+                return refused
+        init, chunks = codec.pack([list(weights.init[0]), dict(weights.init[1])])
+        tensors = list(weights.state.values())
+        header = {"op": "instance", "key": weights.key, "init": init, "names": list(weights.state),
+                  "state": {"forms": [codec.form_of(t).to_json() for t in tensors]},
+                  "buffers": list(weights.buffers), "seed": weights.seed, "training": weights.training,
+                  "force_mode": False, "base": weights.base.key if weights.base else weights.key}
+        reply = worker.request(header, [*chunks, *[codec.tensor_bytes(t) for t in tensors]],
+                               timeout=max(timeout, 60.0), payload_limit=1 << 20)
+        if isinstance(reply, Death):
+            self._worker = None
+            self.deaths += 1
+            return _of_death(probe_id, reply)
+        self._keys.add(weights.key)
+        return None
+
+    def _header(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
+                region: Region) -> tuple[dict[str, Any], list[memoryview]]:
+        calls = [
+            {"storage": call.storage, "tree": truths[call.draw].tree, "seed": seed,
+             "places": [slot.to_json() for slot in slots]}
+            for call, seed, slots in zip(probe.calls, seeds, region.slots, strict=True)
+        ]
+        conditions = dict(c.split(":", 1) for c in probe.conditions if ":" in c)
+        header: dict[str, Any] = {
+            "op": "run", "token": self._token, "key": weights.key, "dtype": probe.dtype, "calls": calls,
+            "region": {"offset": region.offset, "size": region.size}, "grad": probe.grad,
+            "late": len(probe.calls) > 1,
+            "config": int(conditions["config"]) if "config" in conditions else None,
+            "poison": conditions.get("poison", "nan"),
+        }
+        chunks: list[memoryview] = []
+        if probe.grad:
+            cotangents = truths[probe.calls[0].draw].cotangents
+            header["cotangents"] = {"forms": [codec.form_of(t).to_json() for t in cotangents]}
+            chunks = [codec.tensor_bytes(t) for t in cotangents]
+        return header, chunks
+
+    def _read(self, probe: Probe, reply: Frame) -> Observation:
+        header, view = reply.header, memoryview(reply.payload)
+        if header.get("token") != self._token:
+            raise codec.CodecError("a late or repeated frame")
+        facts = header.get("facts") if isinstance(header.get("facts"), dict) else {}
+        assert facts is not None
+        common: dict[str, Any] = {
+            "probe": probe.id, "facts": facts, "weights": str(header.get("weights", "none"))[:40],
+            "seconds": float(header.get("seconds", 0.0)),
+        }
+        if common["weights"] == "unmatched":
+            return Observation(status="weights", text=str(header.get("weights_text", ""))[:1000], **common)
+        calls, used = [], 0
+        for record in header["calls"][: len(probe.calls)]:
+            result, used = _call_result(record, view, used)
+            calls.append(result)
+        late = None
+        if header.get("late") is not None:
+            tensors, _ = codec.unpack_tensors(header["late"], view[used:])
+            counts = [len(c.outputs) for c in calls[:-1]]
+            if sum(counts) == len(tensors):
+                source = iter(tensors)
+                late = tuple(tuple(next(source) for _ in range(n)) for n in counts)
+        if isinstance(header.get("error"), dict):
+            error = _clean_error(header["error"])
+            return Observation(status=_error_status(header["error"]), error=error, calls=tuple(calls), late=late,
+                               **common)
+        if len(calls) != len(probe.calls):
+            raise codec.CodecError("fewer calls than asked for")
+        changed = header.get("parameters_changed", [])
+        return Observation(status="ok", calls=tuple(calls), late=late,
+                           parameters_changed=tuple(str(n)[:200] for n in changed)[:50], **common)
+
+    def _retire(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def close(self) -> Death | None:
+        """End the current worker, if there is one."""
+        if self._worker is None:
+            return None
+        death = self._worker.close()
+        self._worker = None
+        return death
+
+
+def _region(probe: Probe, truths: Sequence[Truth]) -> Region:
+    """Lay the probe's inputs out in guarded memory."""
+    conditions = dict(c.split(":", 1) for c in probe.conditions if ":" in c)
+    region = Region(pad=int(conditions.get("pad", "255")))
+    first: list[Placement] = []
+    for call in probe.calls:
+        truth, draw = truths[call.draw], probe.draws[call.draw]
+        if call.storage != "overwrite":
+            first = [_placement(draw.layouts, i, t, s)
+                     for i, (t, s) in enumerate(zip(truth.inputs, truth.strides, strict=True))]
+        region.add_call(call.storage, truth.inputs, first)
+    return region
+
+
+def _placement(layouts: Sequence[str], leaf: int, tensor: torch.Tensor, stride: Sequence[int]) -> Placement:
+    if leaf < len(layouts) and layouts[leaf] != "task":
+        chosen = place(layouts[leaf], tuple(tensor.shape))
+        if chosen is not None:
+            return chosen
+    return as_made(tuple(tensor.shape), stride)
+
+
+def _call_result(record: Any, view: memoryview, used: int) -> tuple[CallResult, int]:
+    part = record["outputs"]
+    tensors, count = codec.unpack_tensors(part, view[used:])
+    codec.unflatten(part["tree"], tensors)
+    used += count
+    paths = codec.leaf_paths(part["tree"])
+    if len(paths) != len(tensors):
+        raise codec.CodecError("outputs without a place in the structure")
+    forms = [codec.TensorForm.from_json(f) for f in part["forms"]]
+    outputs = tuple(
+        Output(path, tensor, form.dtype, form.shape, form.stride, form.device, form.contiguous,
+               form.requires_grad, form.storage_ptr, form.storage_bytes)
+        for path, tensor, form in zip(paths, tensors, forms, strict=True)
+    )
+    extra: dict[str, Any] = {}
+    if record.get("gradients") is not None:
+        grads, count = codec.unpack_tensors(record["gradients"], view[used:])
+        used += count
+        tree = codec.unflatten(record["gradients"]["tree"], grads)
+        extra = {"input_grads": tuple(tree["inputs"]), "parameter_grads": dict(tree["parameters"]),
+                 "claims": tuple(bool(c) for c in tree["claims"])}
+    return CallResult(codec.skeleton(part["tree"]), scalars(part["tree"]), outputs, float(record["seconds"]),
+                      **extra), used
+
+
+def scalars(description: Any) -> dict[str, Any]:
+    """Plain numbers of a flattened tree, by path."""
+    found: dict[str, Any] = {}
+
+    def walk(node: Any, path: str) -> None:
+        if isinstance(node, dict) and "l" in node:
+            for i, item in enumerate(node["l"]):
+                walk(item, f"{path}.{i}" if path else str(i))
+        elif isinstance(node, dict) and "d" in node:
+            for key, item in node["d"]:
+                walk(item, f"{path}.{key}" if path else str(key))
+        elif not (isinstance(node, dict) and "t" in node):
+            found[path or "out"] = codec.unflatten(node, [])
+
+    walk(description, "")
+    return found
+
+
+def _of_death(probe_id: str, death: Death) -> Observation:
+    status = death.kind if death.kind != "closed_by_judge" else "closed"
+    return Observation.model_validate({"probe": probe_id, "status": status, "code": death.code,
+                                       "left": death.left, "text": death.text[-2000:]})
+
+
+def _clean_error(error: dict[str, Any]) -> dict[str, Any]:
+    """The candidate's error as bounded, printable text."""
+    return {key: str(error.get(key, ""))[:2000] for key in ("type", "message", "phase", "place")}
+
+
+TOOLCHAIN_ERRORS = frozenset({
+    "ModuleNotFoundError", "CompilationError", "UnsupportedLanguageConstruct", "PTXASError",
+})
+
+
+def _error_status(error: dict[str, Any]) -> Any:
+    if error.get("needs_gpu"):
+        return "needs_gpu"
+    if error.get("memory"):
+        return "memory"
+    if error.get("type") == "ModuleNotFoundError" and error.get("phase") == "import":
+        return "toolchain"
+    return "raised"

@@ -1,0 +1,344 @@
+"""The only place where candidate source is imported.
+
+Holds no reference, no expected value, no tolerance and no plan: each request brings the inputs, and what goes
+back is a description and raw bytes. Whatever this process says about itself is marked as attested by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib.util
+import linecache
+import mmap
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from assay.run import bait, codec, integrity, weights, wire
+
+ERROR_TEXT = 2000
+
+
+class _State:
+    """What one worker process keeps between requests."""
+
+    def __init__(self, options: dict[str, Any], arena_fd: int) -> None:
+        self.options = options
+        self.arena_fd = arena_fd
+        self.device = "cpu"
+        self.emulation: Any = None
+        self.module: Any = None
+        self.entry: Callable[..., Any] | None = None
+        self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
+        self.watched: dict[str, Any] = {}
+        self.bait = bait.plant()
+
+
+def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
+    """Answer requests until the judge closes the channel."""
+    state = _State(spec["options"], arena_fd)
+    torch.set_num_threads(1)
+    while True:
+        try:
+            frame = wire.receive(sock)
+        except wire.WireFault:
+            return
+        operation = frame.header.get("op")
+        handler = {"load": _load, "instance": _instance, "run": _run}[str(operation)]
+        try:
+            header, chunks = handler(state, frame)
+        except SystemExit as stop:
+            # an exit asked for by the candidate is an exit: nothing is reported over the channel
+            os._exit(stop.code if isinstance(stop.code, int) else 1)
+        except BaseException as error:
+            header, chunks = {"error": describe(error, "worker")}, []
+        header["token"] = frame.header.get("token")
+        wire.send(sock, header, chunks)
+
+
+def describe(error: BaseException, phase: str) -> dict[str, Any]:
+    """An exception as bounded text: type, message, phase, and where it was raised in the candidate."""
+    kind = type(error)
+    try:
+        message = str(error)[:ERROR_TEXT]
+    except BaseException:
+        message = "<the exception has no text>"
+    place = ""
+    try:
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename.endswith("candidate.py"):
+                place = f"candidate.py:{frame.lineno}"
+    except BaseException:
+        place = ""
+    return {"type": str(kind.__name__)[:200], "message": message, "phase": phase, "place": place,
+            "needs_gpu": str(getattr(error, "call", ""))[:200] if kind.__name__ == "NeedsGpu" else None,
+            "memory": isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError"
+            or "allocate memory" in message[:400]}
+
+
+def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
+    """Import the candidate's source from a file of its own."""
+    header = frame.header
+    if state.options.get("device", "cpu") == "cpu":
+        from assay.run import emulation
+
+        state.emulation = emulation.install(str(state.options.get("target", "sm_90")))
+    else:
+        state.device = "cuda"
+        torch.cuda.init()
+    state.watched = integrity.snapshot()
+    path = os.path.join(os.getcwd(), "candidate.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(header["source"])
+    linecache.checkcache(path)
+    began = time.perf_counter()
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["candidate"] = module
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return {"error": describe(error, "import")}, []
+    state.module = module
+    for name in header["entries"]:
+        found = getattr(module, name, None)
+        if callable(found):
+            state.entry = found
+            return {"ok": True, "entry": name, "seconds": time.perf_counter() - began,
+                    "facts": _facts(state)}, []
+    return {"error": {"type": "NoEntry", "message": f"the candidate defines none of {header['entries']}",
+                      "phase": "import", "place": "", "needs_gpu": None, "memory": False}}, []
+
+
+def _instance(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
+    """Remember constructor arguments and the reference's weights under a key."""
+    header, view = frame.header, memoryview(frame.payload)
+    (args, kwargs), used = codec.unpack(header["init"], view)
+    tensors, _ = codec.unpack_tensors(header["state"], view[used:])
+    state.instances[header["key"]] = (tuple(args), dict(kwargs), dict(zip(header["names"], tensors, strict=True)), header)
+    return {"ok": True}, []
+
+
+def _build(state: _State, key: str, dtype: str | None) -> tuple[Any, weights.WeightMatch]:
+    """A fresh candidate for one probe, with the reference's weights."""
+    args, kwargs, reference, header = state.instances[key]
+    entry = state.entry
+    assert entry is not None
+    torch.manual_seed(header["seed"])
+    if not isinstance(entry, type):
+        return entry, weights.WeightMatch("none", {})
+    model = entry(*_own(args), **_own(kwargs))
+    if isinstance(model, torch.nn.Module) and state.device != "cpu":
+        model = model.to(state.device)
+    # paired by the values as constructed: varied ones would hide which tensor is which
+    constructed = state.instances[header["base"]][2]
+    found = weights.match(constructed, weights.named_state(model), frozenset(header["buffers"]))
+    if found.how != "unmatched":
+        weights.load(model, reference, found)
+    if dtype is not None and isinstance(model, torch.nn.Module):
+        model = model.to(codec.DTYPES[dtype])
+    if isinstance(model, torch.nn.Module) and header.get("training") is not None and header["force_mode"]:
+        model.train(header["training"])
+    return model, found
+
+
+def _own(value: Any) -> Any:
+    """Constructor arguments as private copies."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {k: _own(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_own(v) for v in value)
+    return value
+
+
+class _Arena:
+    """The probe's region of shared memory, as tensors."""
+
+    def __init__(self, state: _State, region: dict[str, int]) -> None:
+        self._device = state.device
+        self._map = mmap.mmap(state.arena_fd, region["size"], offset=region["offset"]) if region["size"] else None
+
+    def tensor(self, place: dict[str, Any]) -> torch.Tensor:
+        """The tensor at one placement: dtype, shape, stride, offset (elements), start (bytes), length (elements)."""
+        dtype = codec.DTYPES[place["dtype"]]
+        if self._map is None or place["length"] == 0:
+            return torch.empty(place["shape"], dtype=dtype, device=self._device)
+        flat = torch.frombuffer(self._map, dtype=dtype, count=place["length"], offset=place["start"])
+        if self._device != "cpu":
+            flat = flat.to(self._device)
+        return flat.as_strided(place["shape"], place["stride"], place["offset"])
+
+
+def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
+    """Run one probe: build the candidate, make its calls, copy what it returned."""
+    header = frame.header
+    began = time.perf_counter()
+    if state.emulation is not None:
+        state.emulation.reset()
+        state.emulation.force_config(header.get("config"))
+        state.emulation.memory.poison = 0x00 if header.get("poison") == "zero" else 0xFF
+    phase = "construct"
+    calls: list[dict[str, Any]] = []
+    chunks: list[memoryview] = []
+    reply: dict[str, Any] = {"calls": calls}
+    ranges: dict[str, list[list[int]]] = {}
+    try:
+        model, found = _build(state, header["key"], header.get("dtype"))
+        reply["weights"] = found.how
+        reply["weights_text"] = found.text
+        if found.how == "unmatched":
+            reply["facts"] = _facts(state)
+            return reply, []
+        before = {n: t.detach().clone() for n, t in weights.named_state(model).items()}
+        phase = "inputs"
+        arena = _Arena(state, header["region"])
+        kept: list[list[torch.Tensor]] = []
+        previous: list[torch.Tensor] = []
+        cotangents: list[torch.Tensor] = []
+        if header.get("cotangents"):
+            cotangents, _ = codec.unpack_tensors(header["cotangents"], memoryview(frame.payload))
+        for call in header["calls"]:
+            phase = "inputs"
+            if call["storage"] == "fresh":
+                previous = [arena.tensor(place) for place in call["places"]]
+            elif call["storage"] == "overwrite":
+                for target, place in zip(previous, call["places"], strict=True):
+                    target.copy_(arena.tensor(place))
+            ranges[str(len(calls))] = [[s.data_ptr(), s.data_ptr() + s.nbytes()]
+                                       for s in (t.untyped_storage() for t in previous) if s.nbytes()]
+            args, kwargs = codec.unflatten(call["tree"], previous)
+            torch.manual_seed(call["seed"])
+            phase = "call"
+            started = time.perf_counter()
+            outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
+            if state.device != "cpu":
+                torch.cuda.synchronize()
+            seconds = time.perf_counter() - started
+            phase = "collect"
+            with torch._C.DisableTorchFunctionSubclass():
+                part, pieces = codec.pack(outputs)
+                if state.emulation is not None:
+                    _name_devices(state, part, outputs)
+                _, live = codec.flatten(outputs)
+                record = {"outputs": part, "seconds": seconds}
+                # copied now: a later call may write into the same buffer
+                chunks += [memoryview(bytes(piece)) for piece in pieces]
+                if gradients is not None:
+                    grad_part, grad_pieces = codec.pack(gradients)
+                    record["gradients"] = grad_part
+                    chunks += [memoryview(bytes(piece)) for piece in grad_pieces]
+                kept.append([t.detach() for t in live])
+                calls.append(record)
+        if header.get("late"):
+            phase = "collect"
+            late, pieces = codec.pack(kept[:-1])
+            reply["late"] = late
+            chunks += pieces
+        after = weights.named_state(model)
+        reply["parameters_changed"] = [
+            n for n, t in before.items()
+            if n not in after or not _same_bits(t, after[n].detach())
+        ]
+    except SystemExit:
+        raise
+    except BaseException as error:
+        reply["error"] = describe(error, phase)
+        if state.device != "cpu":
+            reply["error"]["sticky"] = _device_lost()
+    reply["facts"] = {**_facts(state), "inputs": ranges}
+    reply["seconds"] = time.perf_counter() - began
+    gc.collect(0)
+    return reply, chunks
+
+
+def _name_devices(state: _State, part: dict[str, Any], outputs: Any) -> None:
+    """Replace the host's device names by those that the emulated machine would give."""
+    _, live = codec.flatten(outputs)
+    for form, tensor in zip(part["forms"], live, strict=True):
+        form[3] = str(state.emulation.device_of(tensor))
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and bytes(codec.tensor_bytes(a)) == bytes(codec.tensor_bytes(b))
+
+
+def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.Tensor], header: dict[str, Any],
+          cotangents: list[torch.Tensor], found: weights.WeightMatch) -> tuple[Any, Any]:
+    """One forward, and its backward when asked; (outputs, gradients or None)."""
+    # bait in this frame: a kernel never looks here
+    reference, expected = state.bait, torch.zeros(1)
+    if not header.get("grad"):
+        with torch.no_grad():
+            outputs = model(*args, **kwargs)
+        del reference, expected
+        return outputs, None
+    for tensor in inputs:
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.requires_grad_(True)
+            tensor.grad = None
+    outputs = model(*args, **kwargs)
+    del reference, expected
+    _, leaves = codec.flatten(outputs)
+    claimed = [(leaf, c.to(leaf.device)) for leaf, c in zip(leaves, cotangents, strict=False)
+               if leaf.requires_grad and leaf.shape == c.shape]
+    if claimed:
+        torch.autograd.backward([leaf for leaf, _ in claimed], [c for _, c in claimed])
+    names = weights.named_state(model)
+    gradients = {
+        "inputs": [t.grad for t in inputs],
+        "parameters": {theirs: names[ours].grad for theirs, ours in found.pairs.items() if ours in names},
+        "claims": [bool(leaf.requires_grad) for leaf in leaves],
+    }
+    return outputs, gradients
+
+
+def _device_lost() -> bool:
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
+
+
+def _facts(state: _State) -> dict[str, Any]:
+    """What this process says of itself after a request."""
+    facts: dict[str, Any] = {
+        "patched": integrity.changed(state.watched)[:50],
+        "bait": bait.touched(),
+        "threads": [t.name[:80] for t in threading.enumerate() if t is not threading.main_thread()][:20],
+        "handlers": [s.name for s in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+                     if signal.getsignal(s) not in (signal.SIG_DFL, signal.SIG_IGN, None,
+                                                    signal.default_int_handler)],
+        "traced": sys.gettrace() is not None or sys.getprofile() is not None,
+    }
+    if state.emulation is not None:
+        facts["launches"] = [_launch(launch) for launch in list(state.emulation.recorder.launches)[:100]]
+        facts["launch_count"] = state.emulation.recorder.total
+        facts["access"] = [dataclasses.asdict(fault) for fault in state.emulation.access_faults()[:50]]
+        facts["configs"] = state.emulation.configs()
+    return facts
+
+
+def _launch(launch: Any) -> dict[str, Any]:
+    """A launch as JSON data."""
+    return {
+        "kernel": launch.kernel, "line": launch.line, "grid": list(launch.grid), "completed": launch.completed,
+        "programs": launch.programs, "error": (launch.error or "")[:300] or None, "signature": launch.signature,
+        "constexprs": {k: repr(v)[:200] for k, v in launch.constexprs.items()},
+        "options": {k: repr(v)[:80] for k, v in launch.options.items()}, "dots": [list(d) for d in launch.dots],
+    }

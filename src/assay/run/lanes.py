@@ -1,0 +1,189 @@
+"""Running a plan: truths from one process, candidates in several lanes, every probe ends as a record."""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from assay.errors import InputError
+from assay.probe.model import Probe
+from assay.probe.record import Observation, Record, Truth
+from assay.run.candidate import CandidateSession, Weights
+from assay.run.reference import ReferenceFailed, ReferenceSession
+
+AHEAD = 4
+HANGS_PER_GATE = 2
+HANGS_IN_ALL = 5
+
+
+@dataclass
+class Budget:
+    """How long things may take.
+
+    Attributes:
+        deadline: monotonic time at which no further probe starts.
+        call_seconds: expected seconds of one candidate call.
+        floor: smallest timeout of a probe, seconds.
+    """
+
+    deadline: float
+    call_seconds: float = 0.0
+    floor: float = 10.0
+
+    def timeout(self, probe: Probe) -> float:
+        """Seconds that one probe may take before it counts as hung."""
+        return max(self.floor, 40.0 * self.call_seconds * len(probe.calls))
+
+
+@dataclass
+class _Job:
+    position: int
+    probe: Probe
+    truths: tuple[Truth, ...] = ()
+    weights: Weights | None = None
+    failure: str = ""
+
+
+@dataclass
+class Run:
+    """What running a plan needs and leaves behind."""
+
+    reference: ReferenceSession
+    sessions: Sequence[CandidateSession]
+    budget: Budget
+    seed: int
+    random: bool = False
+    stop: Callable[[Record], bool] | None = None
+    on_record: Callable[[Record], None] | None = None
+    truth_cache: dict[str, Truth] = field(default_factory=dict)
+    hangs: dict[str, int] = field(default_factory=dict)
+    oracle_seconds: float = 0.0
+    candidate_seconds: float = 0.0
+
+    def prepare(self, probe: Probe) -> tuple[tuple[Truth, ...], Weights]:
+        """Truths of a probe's draws, and the weights at its sizes. Raises ReferenceFailed or InputError."""
+        began = time.monotonic()
+        try:
+            truths = tuple(self._truth(probe, i) for i in range(len(probe.draws)))
+            if not all(t.ok for t in truths):
+                return truths, Weights("", ((), {}), {}, (), 0, None)
+            return truths, self.reference.weights(probe.sizes, probe.parameters)
+        finally:
+            self.oracle_seconds += time.monotonic() - began
+
+    def _truth(self, probe: Probe, index: int) -> Truth:
+        draw = probe.draws[index]
+        call_seed = _call_seed(self.seed, "reference", draw.seed)
+        key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{probe.parameters}/{probe.grad}"
+        if key not in self.truth_cache:
+            truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
+                                         parameters=probe.parameters, grad=probe.grad)
+            if len(self.truth_cache) > 8:
+                self.truth_cache.pop(next(iter(self.truth_cache)))
+            self.truth_cache[key] = truth
+        return self.truth_cache[key]
+
+    def call_seeds(self, probe: Probe) -> list[int]:
+        """RNG seeds of a probe's calls: the reference's own where it draws numbers, else all different."""
+        if self.random:
+            return [_call_seed(self.seed, "reference", probe.draws[c.draw].seed) for c in probe.calls]
+        return [_call_seed(self.seed, probe.id, i) for i in range(len(probe.calls))]
+
+    def one(self, probe: Probe, session: CandidateSession, timeout: float | None = None) -> Record:
+        """Run one probe on one session."""
+        try:
+            truths, weights = self.prepare(probe)
+        except (ReferenceFailed, InputError) as error:
+            return _unanswered(probe, str(error))
+        return self._answer(probe, truths, weights, session, timeout)
+
+    def _answer(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights, session: CandidateSession,
+                timeout: float | None = None) -> Record:
+        if not all(t.ok for t in truths):
+            return Record(probe, truths, Observation(probe=probe.id, status="not_run", text="no truth"))
+        began = time.monotonic()
+        observation = session.run(probe, truths, weights, self.call_seeds(probe),
+                                  timeout or self.budget.timeout(probe))
+        self.candidate_seconds += time.monotonic() - began
+        return Record(probe, truths, observation)
+
+    def all(self, plan: Sequence[Probe]) -> list[Record]:
+        """Run every probe of a plan; one record each, in the plan's order."""
+        records: list[Record | None] = [None] * len(plan)
+        ready: queue.Queue[_Job | None] = queue.Queue(AHEAD)
+        stopped = threading.Event()
+        lock = threading.Lock()
+        broken: list[BaseException] = []
+
+        def produce() -> None:
+            try:
+                for position, probe in enumerate(plan):
+                    job = _Job(position, probe)
+                    if not (stopped.is_set() or time.monotonic() > self.budget.deadline):
+                        try:
+                            job.truths, job.weights = self.prepare(probe)
+                        except (ReferenceFailed, InputError) as error:
+                            job.failure = str(error)
+                    ready.put(job)
+            except BaseException as error:
+                broken.append(error)
+            finally:
+                for _ in self.sessions:
+                    ready.put(None)
+
+        def consume(session: CandidateSession) -> None:
+            while (job := ready.get()) is not None:
+                try:
+                    record = self._one_job(job, session, stopped, lock)
+                except BaseException as error:
+                    broken.append(error)
+                    stopped.set()
+                    record = _unanswered(job.probe, f"{type(error).__name__}: {error}")
+                records[job.position] = record
+                with lock:
+                    if self.on_record is not None:
+                        self.on_record(record)
+                    if self.stop is not None and self.stop(record):
+                        stopped.set()
+
+        threads = [threading.Thread(target=produce, daemon=True)]
+        threads += [threading.Thread(target=consume, args=(s,), daemon=True) for s in self.sessions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+        if broken:
+            raise broken[0]
+        return [r for r in records if r is not None]
+
+    def _one_job(self, job: _Job, session: CandidateSession, stopped: threading.Event,
+                 lock: threading.Lock) -> Record:
+        probe = job.probe
+        if job.failure:
+            return _unanswered(probe, job.failure)
+        if stopped.is_set() or time.monotonic() > self.budget.deadline or job.weights is None:
+            return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="budget spent"))
+        with lock:
+            hung = self.hangs.get(probe.gate, 0) >= HANGS_PER_GATE or sum(self.hangs.values()) >= HANGS_IN_ALL
+        if hung:
+            return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it hung before"))
+        record = self._answer(probe, job.truths, job.weights, session)
+        if record.observation.status == "timed_out":
+            with lock:
+                self.hangs[probe.gate] = self.hangs.get(probe.gate, 0) + 1
+        return record
+
+
+def _unanswered(probe: Probe, text: str) -> Record:
+    truth = Truth(status="failed", text=text)
+    return Record(probe, (truth,), Observation(probe=probe.id, status="not_run", text=text[:500]))
+
+
+def _call_seed(*parts: object) -> int:
+    text = "/".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[4:8], "big") >> 1

@@ -1,0 +1,162 @@
+"""The judge's side of the reference worker: studies, weights and truths."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from assay.errors import InputError
+from assay.oracle import LeafTruth
+from assay.probe.model import Draw
+from assay.probe.record import Truth
+from assay.run import codec
+from assay.run.candidate import Weights, scalars
+from assay.run.process import Death, Limits, Worker, Zygote
+from assay.task import Task
+from assay.task.facts import Study
+
+REPLY_LIMIT = 8 << 30
+PARAMETER_SEED = 42
+
+
+class ReferenceFailed(RuntimeError):
+    """The reference worker died or broke; the text says how."""
+
+
+class ReferenceSession:
+    """Evaluates one task in a worker of its own, which is replaced when it dies.
+
+    Args:
+        zygote: the warm parent.
+        task: the task.
+        numerics: options of `assay.oracle.arithmetic_for`.
+        timeout: seconds for one evaluation.
+    """
+
+    def __init__(self, zygote: Zygote, task: Task, numerics: dict[str, Any] | None = None,
+                 timeout: float = 120.0) -> None:
+        self._zygote, self._task, self._timeout = zygote, task, timeout
+        self.numerics = numerics or {}
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._weights: dict[str, Weights] = {}
+        self._study: Study | None = None
+        self.seconds = 0.0
+
+    def _request(self, header: dict[str, Any], timeout: float | None = None) -> tuple[dict[str, Any], memoryview]:
+        with self._lock:
+            fresh = self._worker is None
+            if self._worker is None:
+                self._worker = self._zygote.spawn("reference", limits=Limits(file_bytes=0))
+                self._exchange({"op": "task", "task": self._task.model_dump(mode="json")}, 60.0)
+            if fresh and self._study is not None and header["op"] != "study":
+                self._exchange({"op": "restore", "study": self._study.model_dump(mode="json")}, 60.0)
+            return self._exchange(header, timeout or self._timeout)
+
+    def _exchange(self, header: dict[str, Any], timeout: float) -> tuple[dict[str, Any], memoryview]:
+        assert self._worker is not None
+        reply = self._worker.request(header, timeout=timeout, payload_limit=REPLY_LIMIT)
+        if isinstance(reply, Death):
+            self._worker = None
+            raise ReferenceFailed(f"the reference worker {reply.kind.replace('_', ' ')}"
+                                  f"{f' ({reply.code})' if reply.code is not None else ''}: {reply.text[-400:]}")
+        if "task_error" in reply.header:
+            what, where, todo = reply.header["task_error"]
+            raise InputError(what, where, todo)
+        if "failed" in reply.header:
+            raise ReferenceFailed(reply.header["failed"])
+        return reply.header, memoryview(reply.payload)
+
+    def study(self) -> Study:
+        """Study the task. Raises InputError when the task is at fault, ReferenceFailed otherwise."""
+        header, _ = self._request({"op": "study"}, max(self._timeout, 120.0))
+        if "memory" in header:
+            raise InputError(f"the task does not fit in memory: {header['memory']}", self._task.shown,
+                             "give it smaller sizes")
+        self._study = Study.model_validate(header["study"])
+        return self._study
+
+    def weights(self, sizes: dict[str, int], parameters: int = 0) -> Weights:
+        """Constructor arguments and weights at some sizes. Raises InputError or ReferenceFailed.
+
+        Args:
+            sizes: overrides of the task's integers.
+            parameters: 0 for weights as constructed, else the seed they are varied with.
+        """
+        key = f"{sorted(sizes.items())!r}/{parameters}"
+        if key not in self._weights:
+            base = self.weights(sizes) if parameters else None
+            header, view = self._request({"op": "instance", "sizes": sizes, "seed": PARAMETER_SEED,
+                                          "parameters": parameters})
+            if "memory" in header:
+                raise ReferenceFailed(f"out of memory: {header['memory']}")
+            (args, kwargs), used = codec.unpack(header["init"], view)
+            tensors, _ = codec.unpack_tensors(header["state"], view[used:])
+            self._weights[key] = Weights(key, (args, kwargs), dict(zip(header["names"], tensors, strict=True)),
+                                         tuple(header["buffers"]), PARAMETER_SEED, header["training"], base)
+        return self._weights[key]
+
+    def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
+              parameters: int = 0, grad: bool = False) -> Truth:
+        """The reference on one draw; never raises for what the reference does there."""
+        request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
+                   "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
+                   "parameters": parameters}
+        try:
+            header, view = self._request(request)
+        except InputError as error:
+            return Truth(status="raised", text=error.what)
+        except ReferenceFailed as error:
+            return Truth(status="failed", text=str(error))
+        if "memory" in header:
+            return Truth(status="memory", text=str(header["memory"]))
+        if "inapplicable" in header:
+            return Truth(status="inapplicable", text=str(header["inapplicable"]))
+        if "raised" in header:
+            return Truth(status="raised", text=str(header["raised"]))
+        return _read_truth(header, view)
+
+    def screen(self, sizes: dict[str, int], input_seed: int, dtype: str | None,
+               cast_integers: bool) -> tuple[Truth, list[torch.Tensor], list[torch.Tensor]]:
+        """One trial of the screen: inputs as a Truth, native outputs, and the inputs after the reference ran."""
+        header, view = self._request({"op": "screen", "sizes": sizes, "seed": PARAMETER_SEED, "dtype": dtype,
+                                      "input_seed": input_seed, "cast_integers": cast_integers})
+        if "memory" in header:
+            raise ReferenceFailed(f"out of memory: {header['memory']}")
+        inputs, used = codec.unpack_tensors(header["inputs"], view)
+        outputs, more = codec.unpack_tensors(header["outputs"], view[used:])
+        after, _ = codec.unpack_tensors(header["after"], view[used + more:])
+        truth = Truth(status="ok", tree=header["inputs"]["tree"], inputs=tuple(inputs),
+                      strides=tuple(codec.TensorForm.from_json(f).stride for f in header["inputs"]["forms"]))
+        return truth, outputs, after
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
+    inputs, used = codec.unpack_tensors(header["inputs"], view)
+    flat, count = codec.unpack_tensors(header["parts"], view[used:])
+    source = iter(flat)
+    leaves = tuple(
+        LeafTruth.from_parts(meta, {name: next(source) for name in names})
+        for meta, names in zip(header["leaves"], header["names"], strict=True)
+    )
+    gradients: dict[str, LeafTruth] = {}
+    for name, meta, names in header.get("gradients", []):
+        gradients[name] = LeafTruth.from_parts(meta, {n: next(source) for n in names})
+    cotangents = tuple(next(source) for _ in range(header.get("cotangents", 0)))
+    tree = header["output"]["tree"]
+    return Truth(
+        status="ok", tree=header["inputs"]["tree"], inputs=tuple(inputs),
+        strides=tuple(codec.TensorForm.from_json(f).stride for f in header["inputs"]["forms"]),
+        structure=codec.skeleton(tree), scalars=scalars(tree), paths=tuple(codec.leaf_paths(tree)), leaves=leaves,
+        contiguous=tuple(header["contiguous"]), random=bool(header["random"]),
+        unmodelled=tuple(header["unmodelled"]), gradients=gradients, cotangents=cotangents,
+        aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
+    )

@@ -1,0 +1,321 @@
+"""The process that runs the reference and its float64 replay. Trusted code, still apart from the judge."""
+
+from __future__ import annotations
+
+import copy
+import socket
+import time
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from assay.probe.layouts import place
+from assay.probe.model import Draw
+from assay.run import codec, wire
+from assay.task.model import Task, TaskError
+
+KEPT_INSTANCES = 6
+
+
+class _State:
+    """What the worker keeps between requests."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.task: Task | None = None
+        self.study: Any = None
+        self.instances: OrderedDict[str, Any] = OrderedDict()
+
+    def instance(self, sizes: dict[str, int], seed: int) -> Any:
+        """The task at some sizes, kept while it is among the last few used."""
+        from assay.task import instantiate
+
+        key = f"{sorted(sizes.items())}/{seed}"
+        if key not in self.instances:
+            assert self.task is not None
+            self.instances[key] = instantiate(self.task, sizes, seed)
+            while len(self.instances) > KEPT_INSTANCES:
+                self.instances.popitem(last=False)
+        self.instances.move_to_end(key)
+        return self.instances[key]
+
+
+def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
+    """Answer requests until the judge closes the channel."""
+    torch.set_num_threads(1)
+    state = _State(spec["options"])
+    handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": _truth, "screen": _screen}
+    while True:
+        try:
+            frame = wire.receive(sock)
+        except wire.WireFault:
+            return
+        try:
+            header, chunks = handlers[str(frame.header["op"])](state, frame.header)
+        except TaskError as error:
+            header, chunks = {"task_error": [error.what, error.where, error.todo]}, []
+        except MemoryError as error:
+            header, chunks = {"memory": str(error)[:500]}, []
+        except Exception as error:
+            kind = type(error).__name__
+            header, chunks = {"failed": f"{kind}: {error}"[:2000]}, []
+            if "memory" in str(error)[:300].lower():
+                header = {"memory": str(error)[:500]}
+        header["token"] = frame.header.get("token")
+        wire.send(sock, header, chunks)
+
+
+def _task(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    state.task = Task.model_validate(header["task"])
+    state.instances.clear()
+    return {"ok": True}, []
+
+
+def _study(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    from assay.task.study import study
+
+    assert state.task is not None
+    state.study = study(state.task, **header.get("options", {}))
+    return {"study": state.study.model_dump(mode="json")}, []
+
+
+def _restore(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    """A study made by a worker that is gone."""
+    from assay.task.facts import Study
+
+    state.study = Study.model_validate(header["study"])
+    return {"ok": True}, []
+
+
+def _seeded(state: _State, header: dict[str, Any]) -> Any:
+    return state.instance(dict(header["sizes"]), int(header["seed"]))
+
+
+def _state_of(model: Any) -> tuple[dict[str, torch.Tensor], list[str]]:
+    if not isinstance(model, torch.nn.Module):
+        return {}, []
+    tensors = {n: t.detach() for n, t in model.state_dict().items() if isinstance(t, torch.Tensor)}
+    buffers = {n for n, _ in model.named_buffers()}
+    return tensors, [n for n in tensors if n in buffers]
+
+
+def _model(instance: Any, parameters: int, dtype: str | None) -> Any:
+    """The reference with its parameters varied and cast as asked; the shared one when nothing is asked."""
+    model = instance.model
+    if not isinstance(model, torch.nn.Module) or (not parameters and dtype is None):
+        return model
+    model = copy.deepcopy(model)
+    if parameters:
+        vary(model, parameters)
+    return model.to(codec.DTYPES[dtype]) if dtype is not None else model
+
+
+def vary(model: torch.nn.Module, seed: int) -> None:
+    """Give trained parameters and running statistics other values of the same kind, in place.
+
+    Other buffers (masks, tables) are part of the definition and stay.
+
+    Positive tensors (variances, scales) stay positive: they are multiplied by 0.5 to 1.5. Others get normal
+    noise of half their own standard deviation, or of 0.25 where they are constant, so that an affine weight
+    of ones or a bias of zeros is no longer invisible.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        statistics = [b for n, b in model.named_buffers() if n.rsplit(".", 1)[-1] in ("running_mean", "running_var")]
+        for tensor in [*(p for p in model.parameters() if p.requires_grad), *statistics]:
+            if not tensor.is_floating_point() or tensor.numel() == 0:
+                continue
+            noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+            uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+            wide = tensor.double()
+            if bool((wide > 0).all()):
+                changed = wide * (0.5 + uniform)
+            else:
+                spread = float(wide.std()) if tensor.numel() > 1 else 0.0
+                changed = wide + noise * (0.5 * spread if spread > 0 else 0.25)
+            tensor.copy_(changed)
+
+
+def _instance(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    """Constructor arguments and weights at some sizes."""
+    instance = _seeded(state, header)
+    init, chunks = codec.pack([list(instance.init_args), dict(instance.init_kwargs)])
+    model = _model(instance, int(header.get("parameters", 0)), None)
+    tensors, buffers = _state_of(model)
+    return {
+        "init": init, "names": list(tensors), "buffers": buffers,
+        "state": {"forms": [codec.form_of(t).to_json() for t in tensors.values()]},
+        "training": bool(model.training) if isinstance(model, torch.nn.Module) else None,
+    }, [*chunks, *[codec.tensor_bytes(t) for t in tensors.values()]]
+
+
+INJECTED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) -> tuple[Any, str]:
+    """The inputs of one draw as Arguments, and why it does not apply (empty when it does)."""
+    from assay.probe import values
+
+    arguments = instance.inputs(draw.seed)
+    leaves = state.study.tensor_inputs() if state.study is not None else []
+    applied = 0
+
+    def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal applied
+        wanted = draw.leaves is None or position in draw.leaves
+        if draw.variant != "task" and wanted and position < len(leaves) and leaves[position].structure is not None:
+            structure = values.at_sizes(leaves[position].structure, instance.integers)
+            if draw.variant in values.variants(structure):
+                tensor = values.apply(draw.variant, tensor, structure, draw.seed * 1000003 + position)
+                applied += 1
+        if dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(codec.DTYPES[dtype])
+        layout = draw.layouts[position] if position < len(draw.layouts) else "task"
+        if layout == "expanded" and tensor.dim() >= 2 and tensor.shape[0] > 1:
+            tensor = tensor[:1].expand(tensor.shape).contiguous()
+        return tensor
+
+    arguments = arguments.map_tensors(change)
+    if draw.variant != "task" and not applied:
+        return arguments, f"no input takes the variation {draw.variant}"
+    if draw.injections:
+        tensors = arguments.tensors()
+        done = 0
+        for injection in draw.injections:
+            if injection.leaf < len(tensors):
+                done += _inject(tensors[injection.leaf], injection.position, injection.value)
+        if not done:
+            return arguments, "no floating input to put the value into"
+    return arguments, ""
+
+
+def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
+    if not tensor.is_floating_point() or tensor.numel() == 0:
+        return 0
+    info = torch.finfo(tensor.dtype)
+    number = {**INJECTED, "subnormal": info.smallest_normal / 4, "-subnormal": -info.smallest_normal / 4,
+              "max": info.max, "-max": info.min}[value]
+    flat = min(tensor.numel() - 1, int(position * tensor.numel()))
+    index = []
+    for size in reversed(tensor.shape):
+        index.append(flat % size)
+        flat //= size
+    tensor[tuple(reversed(index))] = number
+    return 1
+
+
+def _arranged(arguments: Any, layouts: tuple[str, ...]) -> Any:
+    """The arguments as private tensors, each in its layout."""
+
+    def arrange(position: int, tensor: torch.Tensor) -> torch.Tensor:
+        layout = layouts[position] if position < len(layouts) else "task"
+        chosen = place(layout, tuple(tensor.shape)) if layout != "task" else None
+        if chosen is None:
+            copy = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype)
+        else:
+            storage = torch.zeros(chosen.length, dtype=tensor.dtype)
+            copy = storage.as_strided(tuple(tensor.shape), chosen.stride, chosen.offset)
+        return copy.copy_(tensor.detach()) if copy.numel() else copy
+
+    return arguments.map_tensors(arrange)
+
+
+def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    """Inputs, native output and float64 truth of one draw."""
+    from assay import oracle
+
+    draw = Draw.model_validate(header["draw"])
+    dtype = header.get("dtype")
+    instance = _seeded(state, header)
+    arguments, reason = _draw_inputs(state, instance, draw, dtype)
+    if reason:
+        return {"inapplicable": reason}, []
+    if draw.layouts and not _layout_applies(arguments.tensors(), draw.layouts):
+        return {"inapplicable": "the layout says nothing new for these shapes"}, []
+    model = _model(instance, int(header.get("parameters", 0)), dtype)
+    packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
+    chunks = [memoryview(bytes(c)) for c in chunks]
+    fed = _arranged(arguments, draw.layouts)
+    options = dict(header.get("numerics") or {})
+    evaluation = oracle.evaluate(
+        model, list(fed.args), dict(fed.kwargs), seed=int(header["call_seed"]),
+        arithmetic=oracle.arithmetic_for(_widest(arguments.tensors(), model), **options),
+        runs=int(header.get("runs", 12)),
+    )
+    if evaluation.raised is not None:
+        return {"raised": f"{evaluation.raised.type}: {evaluation.raised.message}"[:1000], "inputs": packed}, chunks
+    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts),
+                                                 int(header["call_seed"]))
+    description, tensors = codec.flatten(outputs)
+    leaves = [leaf for leaf in evaluation.leaves if leaf.kind not in ("scalar", "none")]
+    metas, names = [], []
+    for leaf in leaves:
+        meta, parts = leaf.to_parts()
+        metas.append(meta)
+        names.append(list(parts))
+    parts_of = [leaf.to_parts()[1] for leaf in leaves]
+    flat = [t for parts in parts_of for t in parts.values()]
+    reply: dict[str, Any] = {
+        "inputs": packed, "output": {"tree": description},
+        "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
+        "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
+        "random": evaluation.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
+        "mutated": mutated, "aliases": aliases,
+    }
+    return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
+
+
+def _native(state: _State, model: Any, arguments: Any, seed: int) -> tuple[Any, float, list[int], list[int]]:
+    """One native forward: outputs, seconds, inputs it changed, and inputs whose storage an output shares."""
+    if isinstance(model, torch.nn.Module) and any(b.requires_grad is False for b in model.buffers()):
+        model = copy.deepcopy(model)
+    tensors = arguments.tensors()
+    before = [t.detach().clone() for t in tensors]
+    torch.manual_seed(seed)
+    began = time.perf_counter()
+    with torch.no_grad():
+        outputs = model(*arguments.args, **arguments.kwargs)
+    seconds = time.perf_counter() - began
+    mutated = [i for i, (a, b) in enumerate(zip(before, tensors, strict=True))
+               if bytes(codec.tensor_bytes(a)) != bytes(codec.tensor_bytes(b))]
+    _, leaves = codec.flatten(outputs)
+    storages = {t.untyped_storage().data_ptr() for t in leaves}
+    aliases = [i for i, t in enumerate(tensors) if t.numel() and t.untyped_storage().data_ptr() in storages]
+    return outputs, seconds, mutated, aliases
+
+
+def _layout_applies(tensors: list[torch.Tensor], layouts: tuple[str, ...]) -> bool:
+    return any(place(layout, tuple(t.shape)) is not None
+               for t, layout in zip(tensors, layouts, strict=False) if layout != "task")
+
+
+def _widest(tensors: list[torch.Tensor], model: Any) -> torch.dtype:
+    """The widest floating dtype the task computes in; float32 where there is none."""
+    dtypes = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
+    if not dtypes and isinstance(model, torch.nn.Module):
+        dtypes = [p.dtype for p in model.parameters() if p.is_floating_point()]
+    if not dtypes:
+        return torch.float32
+    return max(dtypes, key=lambda d: d.itemsize)
+
+
+def _screen(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    """Inputs and native outputs of one trial of the screen."""
+    instance = _seeded(state, header)
+    arguments = instance.inputs(int(header["input_seed"]))
+    dtype = codec.DTYPES[header["dtype"]] if header.get("dtype") else None
+    if dtype is not None:
+        everything = bool(header.get("cast_integers"))
+        arguments = arguments.map_tensors(
+            lambda _, t: t.to(dtype) if everything or t.is_floating_point() else t)
+    packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
+    chunks = [memoryview(bytes(c)) for c in chunks]
+    model = instance.model
+    if dtype is not None and isinstance(model, torch.nn.Module):
+        model = model.to(dtype)
+    with torch.no_grad():
+        outputs = model(*arguments.args, **arguments.kwargs)
+    packed_out, pieces = codec.pack(outputs)
+    after, after_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
+    return {"inputs": packed, "outputs": packed_out, "after": after}, [*chunks, *pieces, *after_chunks]

@@ -1,0 +1,282 @@
+"""One verification, end to end: study, pilot, plan, run, judge."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.contract import Contract
+from assay.environment import describe as describe_environment
+from assay.environment import free_bytes
+from assay.errors import InputError
+from assay.gates import BATTERY, GATES, Context
+from assay.gates.base import single
+from assay.judging import is_blocking, make_report, rejects
+from assay.planning import (
+    COMPILED_ELEMENTS,
+    INTERPRETED_ELEMENTS,
+    chosen_gates,
+    make_plan,
+    restricted,
+    small_sizes,
+)
+from assay.probe import sizes as size_planning
+from assay.probe.model import Draw, Probe
+from assay.probe.record import FAULTS, Record
+from assay.report.model import CandidateInfo, Report, TaskInfo, Timing
+from assay.run.candidate import CandidateSession
+from assay.run.lanes import Budget, Run
+from assay.run.process import Limits, Zygote
+from assay.run.reference import ReferenceFailed, ReferenceSession
+from assay.task import Candidate, Task, load_candidate, load_task
+from assay.task.facts import Study
+from assay.vocabulary import EffortTier
+
+SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
+NATIVE_PILOT_SECONDS = 20.0
+SLOW_CALL_SECONDS = 0.4
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to verify.
+
+    Attributes:
+        device: `auto`, `cpu` or `cuda`.
+        tier: effort.
+        only: slugs of the gates to run; None for all.
+        seed: seed of the plan; None draws one.
+        timeout: seconds for the whole verification; None for the tier's own.
+        fail_fast: stop at the first finding that rejects.
+        target: device that CPU emulation answers as.
+        lanes: candidate processes at a time.
+    """
+
+    device: str = "auto"
+    tier: EffortTier = EffortTier.STANDARD
+    only: tuple[str, ...] | None = None
+    seed: int | None = None
+    timeout: float | None = None
+    fail_fast: bool = False
+    target: str = "sm_90"
+    lanes: int = 2
+
+
+@dataclass
+class _Clock:
+    began: float = field(default_factory=time.monotonic)
+    start: float = 0.0
+    study: float = 0.0
+
+
+def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None = None,
+                options: Options | None = None, zygote: Zygote | None = None,
+                progress: Progress | None = None) -> Report:
+    """Decide whether a candidate is the same program as its task's reference.
+
+    Args:
+        task: the task.
+        candidate: the source under test.
+        contract: the obligations; None for the defaults.
+        options: how to verify.
+        zygote: a warm parent to use; None starts one for this call.
+        progress: called with (phase, done, total).
+
+    Raises:
+        InputError: the task, the contract or an option is at fault.
+    """
+    options = options or Options()
+    contract = contract or Contract()
+    if options.only is not None:
+        for slug in options.only:
+            if slug not in GATES:
+                raise InputError(f"no gate `{slug}`", "--only", f"known gates: {', '.join(GATES)}")
+    clock = _Clock()
+    if zygote is not None:
+        return _verify(task, candidate, contract, options, zygote, progress or _quiet, clock)
+    with Zygote() as own:
+        return _verify(task, candidate, contract, options, own, progress or _quiet, clock)
+
+
+def _quiet(phase: str, done: int, total: int) -> None:
+    return None
+
+
+def resolve_device(wanted: str) -> str:
+    """`cuda` when asked for or when there is one, else `cpu`. Raises InputError for cuda without a device."""
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise InputError(f"unknown device `{wanted}`", "--device", "use auto, cpu or cuda")
+    if wanted == "cpu":
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if wanted == "cuda":
+        raise InputError("no CUDA device is visible to torch", "--device", "use --device cpu, or see `assay doctor`")
+    return "cpu"
+
+
+def _verify(task: Task, candidate: Candidate, contract: Contract, options: Options, zygote: Zygote,
+            progress: Progress, clock: _Clock) -> Report:
+    device = resolve_device(options.device)
+    progress("start", 0, 0)
+    zygote.wait_ready()
+    clock.start = time.monotonic() - clock.began
+    reference = ReferenceSession(zygote, task, numerics(contract))
+    limits = Limits(address_space=_address_space(device))
+    sessions = [
+        CandidateSession(zygote, candidate.source, _entries(task, candidate),
+                         {"device": device, "target": options.target}, limits)
+        for _ in range(max(1, options.lanes))
+    ]
+    try:
+        return _with_sessions(task, candidate, contract, options, device, reference, sessions, progress, clock)
+    finally:
+        reference.close()
+        for session in sessions:
+            session.close()
+
+
+def _with_sessions(task: Task, candidate: Candidate, contract: Contract, options: Options, device: str,
+                   reference: ReferenceSession, sessions: Sequence[CandidateSession], progress: Progress,
+                   clock: _Clock) -> Report:
+    progress("study", 0, 0)
+    began = time.monotonic()
+    try:
+        study = restricted(reference.study(), contract)
+    except ReferenceFailed as error:
+        raise InputError(f"the reference could not be studied: {error}", task.shown, "make it run on its own") from None
+    clock.study = time.monotonic() - began
+    if study.raises is not None:
+        raise InputError(f"the reference raises on its own inputs: {study.raises}", task.shown,
+                         "make forward run on what get_inputs returns")
+    seed = options.seed if options.seed is not None else secrets.randbits(31)
+    seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
+    run = Run(reference, sessions, Budget(time.monotonic() + seconds), seed, random=study.random)
+    ctx = Context(
+        study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
+        blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
+        element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
+    )
+    progress("pilot", 0, 0)
+    ctx, pilots = _pilot(ctx, run, sessions[0], candidate)
+    gates = chosen_gates(BATTERY, contract, options.only)
+    plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]
+    done = len(pilots)
+    total = done + len(plan)
+
+    def on_record(record: Record) -> None:
+        nonlocal done
+        done += 1
+        progress("probes", done, total)
+
+    run.on_record = on_record
+    if options.fail_fast:
+        run.stop = lambda record: any(
+            rejects(f, ctx, True) for g in gates if is_blocking(g, ctx) for f in g.judge(ctx, [record]).findings)
+    records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *run.all(plan)]
+    for session in sessions:
+        session.close()
+    return _report(task, candidate, ctx, gates, records, sessions, options, run, clock)
+
+
+def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candidate) -> tuple[Context, list[Record]]:
+    """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
+    from dataclasses import replace
+
+    values = GATES["values"]
+
+    def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
+        probe = single(values, name, Draw(seed=ctx.draw_seed("values", 0)), sizes)
+        return run.one(probe, session, timeout)
+
+    cheaper = ctx.study.small if ctx.study.small and ctx.study.small != ctx.sizes else {}
+    records: list[Record] = []
+    cut = small_sizes(ctx.study, ctx.sizes)
+    reduced = cheaper or (cut if cut != ctx.sizes else {})
+    native = trial("draw-0", ctx.sizes, NATIVE_PILOT_SECONDS if reduced else 60.0)
+    slow = native.observation.status == "timed_out" and bool(reduced)
+    if not slow:
+        records.append(native)
+        run.budget.call_seconds = native.observation.seconds
+        seconds = native.observation.seconds
+        if native.observation.ran and seconds > SLOW_CALL_SECONDS and reduced:
+            smaller = trial("reduced-0", reduced, 60.0)
+            records.append(smaller)
+            if smaller.observation.ran:
+                ctx = replace(ctx, sizes=dict(reduced))
+                seconds = smaller.observation.seconds
+        run.budget.call_seconds = max(0.02, seconds)
+        small = small_sizes(ctx.study, ctx.sizes)
+        if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
+            check = trial("small-0", small, max(10.0, 4 * seconds))
+            if not check.observation.ran or check.observation.status in FAULTS:
+                small = ctx.sizes
+        ctx = replace(ctx, small=dict(small), call_seconds=seconds)
+        facts = native.observation.facts
+    else:
+        # the native size is too slow here, which is no fault of the candidate: learn the cost at smaller ones
+        run.hangs.clear()
+        smaller = trial("draw-0", reduced, 60.0)
+        records.append(smaller)
+        seconds = max(0.02, smaller.observation.seconds)
+        run.budget.call_seconds = seconds
+        ctx = replace(ctx, sizes=dict(reduced), small=dict(reduced), call_seconds=seconds)
+        facts = smaller.observation.facts
+    configs = facts.get("configs") if isinstance(facts.get("configs"), dict) else {}
+    assert configs is not None
+    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}), records
+
+
+def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any], records: list[Record],
+            sessions: Sequence[CandidateSession], options: Options, run: Run, clock: _Clock) -> Report:
+    kernels = sorted({str(launch.get("kernel")) for r in records
+                      for launch in r.observation.facts.get("launches", [])})
+    weights = next((r.observation.weights for r in records if r.observation.weights != "none"), None)
+    environment = describe_environment(ctx.device, options.target)
+    scope = "cpu-emulation" if ctx.device == "cpu" else str(environment["gpu"])
+    return make_report(
+        gates, ctx, records,
+        task=TaskInfo(id=task.id, format=task.format, sha256=task.digest, weak=tuple(ctx.study.weak)),
+        candidate=CandidateInfo(language=candidate.language, entry=sessions[0].entry or candidate.entry or "",
+                                sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights),
+        scope=scope, environment=environment,
+        timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
+                      study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),
+                      candidate_s=round(run.candidate_seconds, 3)),
+    )
+
+
+def numerics(contract: Contract) -> dict[str, Any]:
+    """The contract's numerics as options of the oracle."""
+    chosen: dict[str, Any] = {"matmul": contract.numerics.matmul, "fast_math": contract.numerics.fast_math}
+    if contract.numerics.accumulate != "auto":
+        chosen["accumulate"] = contract.numerics.accumulate
+    if contract.numerics.operands == "exact":
+        chosen["operands"] = None
+    return chosen
+
+
+def _entries(task: Task, candidate: Candidate) -> list[str]:
+    names = [candidate.entry] if candidate.entry else []
+    return list(dict.fromkeys([*names, *task.candidate_entries]))
+
+
+def _address_space(device: str) -> int:
+    """Address space of a candidate worker, bytes: a quarter of the free memory beside its libraries; no limit on GPU."""
+    return 0 if device == "cuda" else (4 << 30) + free_bytes() // 4
+
+
+def load_pair(reference: str | Path | Task, candidate: str | Path | Candidate) -> tuple[Task, Candidate]:
+    """Task and candidate from paths, or as they are. Raises InputError."""
+    task = reference if isinstance(reference, Task) else load_task(reference)
+    found = candidate if isinstance(candidate, Candidate) else load_candidate(
+        candidate, entries=task.candidate_entries, strict=False)
+    return task, found
