@@ -71,6 +71,9 @@ class Arithmetic:
     """Format to which operands of products are rounded first; None leaves them as they are."""
     matmul: str = "ieee"
     """`ieee`, or `tf32`: operands of products are rounded to TF32."""
+    storage: str | None = None
+    """Format in which results of the reference's own operations may be stored before the next one reads them; None
+    keeps them in the accumulation format."""
     fast_math: bool = False
     """Hardware approximations of division, roots and elementary functions are allowed."""
 
@@ -79,6 +82,8 @@ class Arithmetic:
             raise ValueError(f"accumulate: expected fp64, fp32, tf32, fp16 or bf16, got {self.accumulate!r}")
         if self.operands is not None and self.operands not in UNIT:
             raise ValueError(f"operands: expected None or one of {sorted(UNIT)}, got {self.operands!r}")
+        if self.storage is not None and self.storage not in DTYPE:
+            raise ValueError(f"storage: expected None or one of {sorted(DTYPE)}, got {self.storage!r}")
         if self.matmul not in ("ieee", "tf32"):
             raise ValueError(f"matmul: expected ieee or tf32, got {self.matmul!r}")
 
@@ -106,13 +111,15 @@ class Arithmetic:
 def arithmetic_for(dtype: torch.dtype, *, matmul: str = "ieee", fast_math: bool = False) -> Arithmetic:
     """Default arithmetic of a task whose floating tensors are of `dtype`.
 
-    float64 accumulates in fp64, all others in fp32; bf16 and fp16 tasks also round the operands of
-    products to their own dtype, as every tensor-core kernel does.
+    float64 accumulates in fp64, all others in fp32. bf16 and fp16 tasks also round the operands of products to
+    their own dtype, as every tensor-core kernel does, and may store in it what one operation of the reference
+    hands to the next, as a chain of separate kernels does.
     """
     name = FORMAT.get(dtype, "fp32")
     return Arithmetic(
         accumulate="fp64" if name == "fp64" else "fp32",
         operands=name if name in ("fp16", "bf16") else None,
+        storage=name if name in ("fp16", "bf16") else None,
         matmul=matmul,
         fast_math=fast_math,
     )

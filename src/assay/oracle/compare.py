@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from assay.oracle.arithmetic import wide_dtype
+from assay.oracle.arithmetic import is_real_or_complex, wide_dtype
 from assay.oracle.truth import IndexTruth, LeafTruth, Parts, classes
 
 
@@ -75,7 +75,7 @@ def compare(truth: LeafTruth, actual: torch.Tensor) -> Comparison:
         return Comparison(True, 0, n_decided, n)
     if truth.index is not None:
         return _indices(truth, truth.index, actual, n_decided)
-    if truth.kind in ("int", "bool"):
+    if not is_real_or_complex(truth.y.dtype):
         return _integers(truth, actual, n_decided)
     y = truth.y
     if not y.is_complex() and actual.is_complex():
@@ -133,7 +133,7 @@ def excess(truth: LeafTruth, actual: torch.Tensor) -> torch.Tensor:
     """bool, shape of the leaf: where `actual` is outside the truth's tolerance, decided or not."""
     if truth.index is not None:
         return _wrong_indices(truth, truth.index, actual.reshape(truth.y.shape))
-    if truth.kind in ("int", "bool"):
+    if not is_real_or_complex(truth.y.dtype):
         return actual != truth.y
     error, differs = _errors(truth.y, actual.to(wide_dtype(truth.y.dtype)))
     bad = differs | (error > truth.tolerance)

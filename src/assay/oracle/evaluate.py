@@ -173,7 +173,7 @@ def truths(
             wide = None
             if first.jumped and runs:
                 # Honest error reaches the tolerance's width, and a comparison may turn anywhere on the way.
-                _, _, wide = _passes(call, dtype, arithmetic, WIDE_RUNS, group, seed + 1, base * lam, False)
+                _, _, wide = _passes(call, dtype, arithmetic, WIDE_RUNS, group, seed + 1, base * lam, grid)
             _check_structure(native, exact)
         except Exception as error:
             leaves = [_undecided(value, arithmetic, lam) for value in native]
@@ -273,7 +273,7 @@ def _serial_passes(
 
 def _as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
-        return value
+        return value if value.layout == torch.strided else value.to_dense()
     if isinstance(value, bool | int | float | complex):
         return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
     return None

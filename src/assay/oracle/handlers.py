@@ -12,12 +12,22 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from assay.oracle import rules_linalg, rules_pointwise, rules_product, rules_rank, rules_reduce, rules_shape
+from assay.oracle import (
+    rules_distance,
+    rules_linalg,
+    rules_pointwise,
+    rules_product,
+    rules_rank,
+    rules_reduce,
+    rules_shape,
+    rules_window,
+)
 from assay.oracle.arithmetic import FORMAT, UNIT, is_real_or_complex, wide_dtype
 from assay.oracle.replay import (
     EXACT,
     JUMPS,
     RULES,
+    UNROUNDED,
     NeedsSerial,
     Replay,
     Rule,
@@ -25,7 +35,16 @@ from assay.oracle.replay import (
     tensors_in,
 )
 
-REGISTERED = (rules_linalg, rules_pointwise, rules_product, rules_rank, rules_reduce, rules_shape)
+REGISTERED = (
+    rules_distance,
+    rules_linalg,
+    rules_pointwise,
+    rules_product,
+    rules_rank,
+    rules_reduce,
+    rules_shape,
+    rules_window,
+)
 """Modules whose import fills the registries."""
 
 RANDOM = {
@@ -78,9 +97,9 @@ def resolve(func: Any) -> Rule:
         return _prim
     if name in RANDOM:
         return _random
-    if func.is_view:
+    if func.is_view or torch.Tag.inplace_view in func.tags:
         return _view
-    if schema.is_mutable:
+    if schema.is_mutable and not (func in decomposition_table and not _writes_first(schema)):
         return _mutable
     if name in EXACT:
         return _exact
@@ -93,6 +112,21 @@ def resolve(func: Any) -> Rule:
     if torch.Tag.pointwise in func.tags:
         return _library
     return _conservative
+
+
+def _writes_first(schema: Any) -> bool:
+    """Whether an operator is an in-place or out= form, rather than one that also updates some state."""
+    first = schema.arguments[0].alias_info
+    return (first is not None and first.is_write) or any(a.is_out for a in schema.arguments)
+
+
+def wide_dtypes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments with floating dtypes replaced by the wide ones."""
+    if any(isinstance(a, torch.dtype) for a in args):
+        args = tuple(wide_dtype(a) if isinstance(a, torch.dtype) else a for a in args)
+    if any(isinstance(a, torch.dtype) for a in kwargs.values()):
+        kwargs = {k: wide_dtype(a) if isinstance(a, torch.dtype) else a for k, a in kwargs.items()}
+    return args, kwargs
 
 
 def _prim(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -120,19 +154,38 @@ def _view(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _exact(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args = replay.widen(args)
+    args, kwargs = wide_dtypes(replay.widen(args), kwargs)
     replay.note(func)
     if func._schema.name in JUMPS and any(
         is_real_or_complex(t.dtype) and (replay.has_stack(t) or replay.serial) for t in tensors_in(args)
     ):
         replay.jumped = True
-    return replay.run(func, args, kwargs)
+    out = replay.run(func, args, kwargs)
+    if replay.arithmetic.storage is not None:
+        _keep_stored(replay, args, out)
+    return out
+
+
+def _keep_stored(replay: Replay, args: tuple[Any, ...], out: Any) -> None:
+    """Selections of stored numbers are stored numbers."""
+    marks = set()
+    for t in tensors_in(args):
+        if is_real_or_complex(t.dtype) and replay.has_stack(t):
+            marks.add(replay.record(t).stored)
+    if len(marks) == 1:
+        mark = marks.pop()
+        for t in tensors_in([out] if isinstance(out, torch.Tensor) else out or []):
+            if replay.has_stack(t):
+                replay.record(t).stored = mark
 
 
 def _random(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     replay.note(func)
     replay.random = True
-    if func._schema.is_mutable and args and isinstance(args[0], torch.Tensor):
+    name = func._schema.name
+    if name == "aten::rrelu_with_noise":
+        return _random_slope(replay, func, args, kwargs)
+    if name.endswith("_") and isinstance(args[0], torch.Tensor):
         target = args[0]
         native = torch.empty(target.shape, dtype=replay.nominal(target), device=target.device)
         func(native, *args[1:], **kwargs)
@@ -157,9 +210,24 @@ def _random(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if func._schema.name == "aten::native_dropout" and replay.has_stack(args[0]):
         # The mask is drawn once; the values must keep what the replay knows of them.
         keep = result[1].double() / (1.0 - float(args[1]))
-        with replay:
+        with replay.inside():
             return args[0] * keep, result[1]
     return result
+
+
+def _random_slope(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """rrelu: slopes are drawn at the native dtype, the product is a modelled operation."""
+    x, noise = args[0], args[1]
+    native = replay.nominal(x)
+    slopes = torch.empty(x.shape, dtype=native, device=x.device)
+    func(x.to(native), slopes, *args[2:], **kwargs)
+    noise.copy_(slopes)
+    wide = noise.clone()
+    training = args[4] if len(args) > 4 else kwargs.get("training", False)
+    lower = args[2] if len(args) > 2 else kwargs.get("lower", 0.125)
+    upper = args[3] if len(args) > 3 else kwargs.get("upper", 1.0 / 3.0)
+    with replay.inside():
+        return torch.where(x <= 0, x * (wide if training else (lower + upper) / 2.0), x)
 
 
 def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -181,8 +249,8 @@ def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _remember(replay: Replay, out: Any, dtype: torch.dtype) -> None:
-    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype) and dtype != replay.task_dtype:
-        replay.record(out).nominal = dtype
+    if not replay.depth and isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
+        replay.set_nominal(out, dtype)
 
 
 def _floating(args: tuple[Any, ...]) -> bool:
@@ -190,34 +258,31 @@ def _floating(args: tuple[Any, ...]) -> bool:
 
 
 def _decomposed(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args = replay.widen(args)
+    args, kwargs = wide_dtypes(replay.widen(args), kwargs)
     if not _floating(args) and not _floating(tuple(kwargs.values())):
         return _exact(replay, func, args, kwargs)
     return _enter(replay, decomposition_table[func], func, args, kwargs)
 
 
 def _composite(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args = replay.widen(args)
+    args, kwargs = wide_dtypes(replay.widen(args), kwargs)
     return _enter(replay, func.decompose, func, args, kwargs)
 
 
 def _enter(replay: Replay, body: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     replay.ops[str(func._schema.name).split("::")[1]] += 1
-    replay.depth += 1
     try:
-        with replay:
+        with replay.inside():
             out = body(*args, **kwargs)
     except NotImplementedError:
         out = NotImplemented
-    finally:
-        replay.depth -= 1
     if out is NotImplemented:
         return _conservative(replay, func, args, kwargs)
     return out
 
 
 def _library(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    args = replay.widen(args)
+    args, kwargs = wide_dtypes(replay.widen(args), kwargs)
     replay.note(func)
     out = replay.run(func, args, kwargs)
     return map_tensors(out, lambda t: replay.relative(t, rules_pointwise.library_size(replay)))
@@ -230,7 +295,7 @@ def _conservative(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict
     u of its tensor's root mean square. Operators that return no rounded values (comparisons, integer
     results of exact inputs) are exact.
     """
-    args = replay.widen(args)
+    args, kwargs = wide_dtypes(replay.widen(args), kwargs)
     name = str(func._schema.name)
     probe = func(*args, **kwargs) if not _floating(args) else None
     if probe is not None:
@@ -290,6 +355,7 @@ def copy_into(replay: Replay, target: torch.Tensor, value: torch.Tensor) -> None
     if found is not None:
         found.ranking = None
         found.unrounded = None
+        found.stored = None
     stack = replay.stack(value)
     if stack is not None and not (
         target.dtype == value.dtype or target.dtype in (torch.float64, torch.complex128)
@@ -408,6 +474,7 @@ def _to_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
         return _plain_copy(replay, func, args, kwargs)
     out = _plain_copy(replay, func, args, {**kwargs, "dtype": wide_dtype(target)})
     if replay.depth:
+        # A decomposition's own type promotion, not a cast that the reference makes.
         return out
     return narrowed(replay, out, target)
 
@@ -420,11 +487,10 @@ def narrowed(replay: Replay, out: torch.Tensor, target: torch.dtype) -> torch.Te
     else:
         rounded = replay.rounding(out, name)
         if rounded is not out:
-            # If this tensor is an output, its rounding is the output's and must not count twice.
             replay.record(rounded).unrounded = out
+            replay.record(rounded).stored = name
             replay.ops["cast_" + name] += 1
-    if target != replay.task_dtype:
-        replay.record(rounded).nominal = target
+    replay.set_nominal(rounded, target)
     return rounded
 
 
@@ -434,7 +500,7 @@ def _plain_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[s
     found = replay.table.get(args[0].untyped_storage()._cdata)
     if found is not None:
         if found.nominal is not None and is_real_or_complex(out.dtype):
-            replay.record(out).nominal = found.nominal
+            replay.set_nominal(out, found.nominal)
         if found.ranking is not None and not is_real_or_complex(out.dtype):
             rules_rank.carry(replay, args[0], out)
     return out
@@ -488,7 +554,7 @@ RULES["prims::convert_element_type"] = _convert
 RULES["aten::copy_"] = _copy_
 for _name in ("fill_", "zero_"):
     RULES[f"aten::{_name}"] = _fill_
-for _name in ("_local_scalar_dense", "equal", "is_nonzero"):
+for _name in ("_local_scalar_dense", "equal", "is_nonzero", "allclose"):
     RULES[f"aten::{_name}"] = _scalar
 for _name in ("nonzero", "nonzero_static", "_unique2", "unique_dim", "unique_consecutive"):
     RULES[f"aten::{_name}"] = _same_in_all
@@ -505,3 +571,20 @@ for _name in (
     "scalar_tensor",
 ):
     RULES[f"aten::{_name}"] = _wide_like if _name != "scalar_tensor" else _factory
+
+UNROUNDED |= {
+    handler.__name__
+    for handler in (
+        _view,
+        _exact,
+        _mutable,
+        _random,
+        _factory,
+        _scalar,
+        _same_in_all,
+        _to_copy,
+        _convert,
+        _copy_,
+        _fill_,
+    )
+} | {"_wide_like", "_choose", "_random_slope"}

@@ -47,8 +47,8 @@ def copied_inputs(values: Any, replay: Replay | None) -> Any:
 
 def _wide(t: torch.Tensor, replay: Replay) -> torch.Tensor:
     wide = t.to(wide_dtype(t.dtype), copy=True)
-    if is_real_or_complex(t.dtype) and t.dtype != replay.task_dtype:
-        replay.record(wide).nominal = t.dtype
+    if is_real_or_complex(t.dtype):
+        replay.set_nominal(wide, t.dtype)
     return wide
 
 
@@ -74,20 +74,20 @@ def quiet_state() -> Iterator[None]:
     """IEEE products and deterministic algorithms inside; every global flag and generator restored after."""
     cpu = torch.random.get_rng_state()
     gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
     saved: list[tuple[Any, str, Any]] = []
     wanted: Sequence[tuple[Any, str, Any]] = (
         (matmul, "allow_tf32", False),
         (matmul, "allow_bf16_reduced_precision_reduction", False),
         (matmul, "allow_fp16_reduced_precision_reduction", False),
-        (cudnn, "allow_tf32", False),
-        (cudnn, "deterministic", True),
-        (cudnn, "benchmark", False),
     )
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with warnings.catch_warnings():
+    cudnn = torch.backends.cudnn.flags(
+        enabled=torch.backends.cudnn.enabled, benchmark=False, deterministic=True, allow_tf32=False
+    )
+    with warnings.catch_warnings(), cudnn:
         warnings.simplefilter("ignore")
         try:
             for owner, name, value in wanted:

@@ -10,10 +10,11 @@ Rounding models live in the `rules_*` modules, which register themselves in `RUL
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,9 @@ JUMPS: set[str] = set()
 """Operators whose result jumps where a rounded input crosses a threshold."""
 BATCHED: dict[str, Batched] = {}
 """Executors that treat all perturbed runs in one call; all others loop over the runs."""
+
+UNROUNDED: set[str] = set()
+"""Names of handlers whose results are copies of numbers that were stored already."""
 
 _PURGE_BYTES = 1 << 27
 
@@ -70,7 +74,7 @@ class Ranking:
 class Record:
     """What the replay knows of one storage."""
 
-    __slots__ = ("nominal", "ranking", "ref", "stack", "unrounded")
+    __slots__ = ("nominal", "ranking", "ref", "stack", "stored", "unrounded")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.ref = StorageWeakRef(storage)
@@ -78,6 +82,7 @@ class Record:
         self.nominal: torch.dtype | None = None
         self.ranking: Ranking | None = None
         self.unrounded: torch.Tensor | None = None
+        self.stored: str | None = None
 
 
 def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:
@@ -96,7 +101,8 @@ def map_tensors(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return fn(value)
     if isinstance(value, list | tuple):
-        return type(value)(fn(v) if isinstance(v, torch.Tensor) else v for v in value)
+        items = [fn(v) if isinstance(v, torch.Tensor) else v for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 
@@ -149,6 +155,7 @@ class Replay(TorchDispatchMode):
         self.jumped = False
         self.inexact = False
         self.depth = 0
+        self.mixed = False
         self.only = list(only) if only is not None else None
         self.current = ""
         self._bytes = 0
@@ -162,7 +169,71 @@ class Replay(TorchDispatchMode):
         if handler is None:
             handler = _handlers[func] = _resolve(func)
         with torch._C.DisableTorchFunction():
-            return handler(self, func, args, kwargs or {})
+            out = handler(self, func, args, kwargs or {})
+            if self.depth == 0 and not func.is_view:
+                if self.mixed:
+                    self._propagate(args, out)
+                if self.arithmetic.storage is not None and handler.__name__ not in UNROUNDED:
+                    out = map_tensors(out, self.stored)
+        return out
+
+    @contextlib.contextmanager
+    def deeper(self) -> Iterator[None]:
+        """Inside one operator of the reference: nothing is stored between its pieces."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """`deeper`, from within a handler, where the mode is off and must be entered again."""
+        with self.deeper(), self:
+            yield
+
+    def stored(self, t: torch.Tensor) -> torch.Tensor:
+        """Result `t` of one operator of the reference after a store in the task's narrow dtype, if it has one."""
+        name = self.arithmetic.storage
+        if name is None or not is_real_or_complex(t.dtype) or FORMAT.get(self.nominal(t)) != name:
+            return t
+        rounded = self.rounding(t, name)
+        if rounded is t:
+            return t
+        found = self.record(rounded)
+        # If this tensor is an output, its rounding is the output's and must not count twice.
+        found.unrounded = t
+        found.stored = name
+        before = self.table.get(_key(t))
+        if before is not None:
+            found.nominal = before.nominal
+        return rounded
+
+    def _propagate(self, args: tuple[Any, ...], out: Any) -> None:
+        """Give results the dtype that promotion would have given them natively."""
+        inputs = [t for t in tensors_in(args) if is_real_or_complex(t.dtype)]
+        if not inputs:
+            return
+        deep = [t for t in inputs if t.dim() > 0] or inputs
+        nominal = self.nominal(deep[0])
+        for t in deep[1:]:
+            nominal = torch.promote_types(nominal, self.nominal(t))
+        if nominal == self.task_dtype:
+            return
+        known = {_key(t) for t in inputs}
+        for t in tensors_in(
+            [out] if isinstance(out, torch.Tensor) else out if isinstance(out, tuple | list) else []
+        ):
+            if is_real_or_complex(t.dtype) and t.is_complex() == nominal.is_complex and _key(t) not in known:
+                found = self.record(t)
+                if found.nominal is None:
+                    found.nominal = nominal
+
+    def set_nominal(self, t: torch.Tensor, dtype: torch.dtype) -> None:
+        """Note that natively `t` is of `dtype`; it is wide here."""
+        if dtype != self.task_dtype or self.mixed:
+            self.record(t).nominal = dtype
+            self.mixed = self.mixed or dtype != self.task_dtype
 
     # Storages and their stacks.
 
@@ -233,6 +304,7 @@ class Replay(TorchDispatchMode):
             found.stack = None
             found.ranking = None
             found.unrounded = None
+            found.stored = None
 
     def _purge(self) -> None:
         dead = [key for key, found in self.table.items() if found.ref.expired()]
@@ -265,7 +337,10 @@ class Replay(TorchDispatchMode):
             else:
                 args = tuple(map_tensors(a, _int_to_float) for a in args)
             out = func(*args, **kwargs)
-        if self.runs:
+            if _is_narrow(out):
+                # Booleans, or Python numbers alone: exact in the narrow dtype already.
+                out = out.to(wide_dtype(out.dtype))
+        if self.runs and out is not None:
             keys = None
             for t in tensors_in(args):
                 found = self.table.get(_key(t))
@@ -297,7 +372,10 @@ class Replay(TorchDispatchMode):
             stacked = [stacked]
         for o, s in zip(outs, stacked, strict=True):
             if isinstance(o, torch.Tensor) and s is not None and _key(o) not in keys:
-                self.attach(o, s)
+                if not is_real_or_complex(o.dtype) and bool((s == o).all()):
+                    # All runs agree on this choice: nothing that follows from it is uncertain.
+                    continue
+                self.attach(o, s if s.dtype == o.dtype else s.to(o.dtype))
 
     def _loop(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Any]) -> list[Any]:
         columns: list[list[Any]] = [[] for _ in outs]
@@ -409,7 +487,12 @@ class Replay(TorchDispatchMode):
     def operand(self, t: torch.Tensor) -> torch.Tensor:
         """`t` as a product sees it under the declared arithmetic."""
         name = self.arithmetic.product_operands
-        return t if name is None else self.rounding(t, name)
+        if name is None:
+            return t
+        found = self.table.get(_key(t))
+        if found is not None and found.stored == name and not self.rounded:
+            return t
+        return self.rounding(t, name)
 
     # Bookkeeping for rules.
 
@@ -433,7 +516,7 @@ class Replay(TorchDispatchMode):
 
 
 def _int_to_float(t: torch.Tensor) -> torch.Tensor:
-    return t if is_real_or_complex(t.dtype) else t.double()
+    return t if is_real_or_complex(t.dtype) or t.dtype == torch.bool else t.double()
 
 
 def aligned(replay: Replay, value: Any, rank: int) -> Any:

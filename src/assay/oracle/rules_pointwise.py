@@ -45,6 +45,7 @@ ABSOLUTE = {
     "atanh",
     "logit",
     "erfinv",
+    "sinc",
 }
 """Functions that legal kernels compute through exp or log with an error relative to 1 rather than to a small
 result. They are allowed it in the pooled sense: relative to the root mean square of the tensor, at most 1."""
@@ -59,7 +60,7 @@ _EXACT = """
 neg abs relu relu_ sign sgn floor ceil round trunc maximum minimum fmax fmin clamp clamp_min clamp_max eq ne
 lt le gt ge isnan isinf isfinite isposinf isneginf logical_and logical_or logical_not logical_xor
 bitwise_and bitwise_or bitwise_not bitwise_xor where masked_fill threshold hardtanh relu6 nan_to_num
-copysign signbit real imag conj conj_physical _conj_physical positive heaviside fmod remainder frexp ldexp
+copysign signbit real imag conj conj_physical _conj_physical positive heaviside frexp
 nextafter _shape_as_tensor
 """
 
@@ -90,7 +91,7 @@ def _basic(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if alpha not in (1, -1) and any(is_real_or_complex(t.dtype) for t in tensors_in(args)):
         # Two roundings, and the sum may cancel: treat the product as an operation of its own.
         first, second = args[0], args[1]
-        with replay:
+        with replay.inside():
             if name == "rsub":
                 return torch.sub(second, torch.mul(first, alpha))
             scaled = torch.mul(second, alpha) if isinstance(second, torch.Tensor) else second * alpha
@@ -130,7 +131,7 @@ def _fused(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     args = replay.widen(args)
     name = str(func._schema.name).split("::")[1]
     replay.ops[name] += 1
-    with replay:
+    with replay.inside():
         if name == "lerp":
             start, end, weight = args[:3]
             return start + weight * (end - start)
@@ -202,6 +203,31 @@ for _name in SIZES:
 for _name in ("exp", "exp2", "sigmoid"):
     RULES[f"aten::{_name}"] = _exponential
 RULES["aten::pow"] = _power
+
+
+def _special(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Special functions: 8u of the result and, as near their zeros, 2u of the tensor's scale (at most 1)."""
+    args = replay.widen(args)
+    replay.note(func)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial or out.numel() == 0:
+        return out
+    size = torch.nan_to_num(out.abs(), nan=0.0, posinf=0.0)
+    return replay.absolute(out, 8.0 * size + 2.0 * size.square().mean().sqrt().clamp(max=1.0))
+
+
+def _modulo(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """fmod and remainder: exact as such, but x - y·floor(x / y) errs by u|x|; they jump at multiples of y."""
+    args = replay.widen(args)
+    replay.note(func)
+    out = replay.run(func, args, kwargs)
+    if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial:
+        return out
+    replay.jumped = replay.jumped or replay.serial or any(replay.has_stack(t) for t in tensors_in(args))
+    first = args[0] if isinstance(args[0], torch.Tensor) else torch.as_tensor(args[0], dtype=torch.float64)
+    return replay.absolute(out, 0.5 * first.abs().double().expand(out.shape))
+
+
 _FUNCTIONS = """
 tanh log log1p expm1 log2 log10 erf erfc asinh atanh logit erfinv sin cos tan asin acos atan atan2 sinh cosh
 acosh lgamma digamma sinc
@@ -210,6 +236,21 @@ acosh lgamma digamma sinc
 for _name in _FUNCTIONS.split():
     RULES[f"aten::{_name}"] = _function
 RULES["prims::erf_inv"] = _function
+
+_SPECIAL = """
+i0 special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
+special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0 special_airy_ai
+special_erfcx special_ndtri special_zeta special_chebyshev_polynomial_t special_chebyshev_polynomial_u
+special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
+special_legendre_polynomial_p polygamma mvlgamma igamma igammac special_log_ndtr
+"""
+for _name in _SPECIAL.split():
+    RULES[f"aten::{_name}"] = _special
+for _name in "bessel_i0 bessel_i0e bessel_i1 bessel_i1e bessel_j0 bessel_j1 erfcx ndtri zeta".split():  # noqa: SIM905
+    RULES[f"prims::{_name}"] = _special
+for _name in ("fmod", "remainder"):
+    RULES[f"aten::{_name}"] = _modulo
 RULES["aten::div"] = _division
 for _name in ("addcmul", "addcdiv", "lerp"):
     RULES[f"aten::{_name}"] = _fused

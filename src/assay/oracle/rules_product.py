@@ -98,7 +98,7 @@ def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
     replay.ops[name] += 1
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
     base, a, b = args[:3]
-    with replay:
+    with replay.inside():
         if name == "addr":
             value = torch.outer(a, b)
         elif name == "addbmm":
@@ -168,7 +168,7 @@ def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
             scale = _scale(channels, part, lambda: conv(_square(x), _square(weight)), out, kernel)
             replay.absolute(out, scale)
     if bias is not None:
-        with replay:
+        with replay.inside():
             out = out + bias.view(1, -1, *(1,) * (out.dim() - 2))
     return out
 
@@ -195,11 +195,11 @@ def attention(
     causal: bool,
     scale: float | None,
     grouped: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> torch.Tensor:
     """Attention in its mathematical form, scores scaled after the product.
 
     query (..., L, E), key (..., S, E), value (..., S, Ev), mask broadcastable to (..., L, S), boolean (True takes
-    part) or added. Returns the output (..., L, Ev) and the log-sum-exp of the scores (..., L).
+    part) or added. Returns the output (..., L, Ev).
     """
     if grouped:
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
@@ -222,7 +222,7 @@ def attention(
         weights = weights.masked_fill(empty, 0.0)
     if dropout > 0.0:
         weights = torch.nn.functional.dropout(weights, dropout, True)
-    return torch.matmul(weights, value), torch.logsumexp(scores, -1)
+    return torch.matmul(weights, value)
 
 
 def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -235,26 +235,23 @@ def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[st
     given.update(zip(names, args, strict=False))
     given.update(kwargs)
     mask = given.get("attn_mask", given.get("attn_bias"))
-    replay.depth += 1
-    try:
-        with replay:
-            out, lse = attention(
-                given["query"],
-                given["key"],
-                given["value"],
-                mask,
-                float(given.get("dropout_p") or 0.0),
-                bool(given.get("is_causal", False)),
-                given.get("scale"),
-                bool(given.get("enable_gqa", False)),
-            )
-    finally:
-        replay.depth -= 1
+    with replay.inside():
+        out = attention(
+            given["query"],
+            given["key"],
+            given["value"],
+            mask,
+            float(given.get("dropout_p") or 0.0),
+            bool(given.get("is_causal", False)),
+            given.get("scale"),
+            bool(given.get("enable_gqa", False)),
+        )
     returns = len(func._schema.returns)
     if returns == 1:
         return out
-    rest: list[Any] = [None] * (returns - 2)
-    return (out, lse, *rest)
+    # The others (log-sum-exp, generator state) serve the fused backward, which is not used in a replay.
+    rest: list[Any] = [torch.empty(0, device=out.device)] * (returns - 1)
+    return (out, *rest)
 
 
 for _name in ("mm", "bmm", "mv", "dot", "vdot"):

@@ -28,6 +28,8 @@ def normal_dims(dim: Any, rank: int) -> list[int]:
 
 def rows_of(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
     """`x` with `dims` moved to the end and flattened: shape (*kept, n)."""
+    if x.dim() == 0:
+        return x.reshape(1)
     kept = [d for d in range(x.dim()) if d not in dims]
     moved = x.permute(*kept, *dims)
     return moved.reshape(*(x.shape[d] for d in kept), product_of(x.shape[d] for d in dims))
@@ -156,31 +158,25 @@ def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if correction is None:
         correction = 1 if given.get("unbiased", True) else 0
     n = product_of(x.shape[d] for d in dims)
-    with replay:
+    freedom = n - correction
+    if freedom <= 0 or x.numel() == 0:
+        return replay.run(func, args, kwargs)
+    with replay.inside():
         mean = torch.mean(x, dims, keepdim=True)
         centred = torch.sub(x, mean)
     replay.current = name
-    if replay.runs + replay.serial and x.numel():
+    if replay.runs + replay.serial:
         # Welford's update rounds the running mean at every element; a two-pass mean is rounded once.
         replay.absolute(centred, 0.5 * mean.abs().expand_as(centred))
-    with replay:
+    with replay.inside():
         square = torch.mul(centred, centred) if not x.is_complex() else torch.abs(centred).square()
         total = torch.sum(square, dims, keepdim=keepdim)
-        freedom = n - correction
-        value = total / freedom if freedom > 0 else total * (math.nan if freedom == 0 and n > 0 else math.inf)
-        if freedom <= 0:
-            value = func_value(func, args, kwargs, name)
+        value = total / freedom
         if name.startswith("std"):
-            value = torch.sqrt(value) if freedom > 0 else value
+            value = torch.sqrt(value)
         if not name.endswith("_mean"):
             return value
         return value, mean if keepdim else mean.squeeze(dims) if dims else mean
-
-
-def func_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> torch.Tensor:
-    """What the operator itself returns where there are no degrees of freedom (NaN or infinity)."""
-    out = func(*args, **kwargs)
-    return out[0] if name.endswith("_mean") else out
 
 
 def _product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -264,9 +260,9 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     replay.ops[name] += 1
     x: torch.Tensor = args[0]
     if x.dim() == 0:
-        with replay:
+        with replay.inside():
             return softmax(x.unsqueeze(0), 0, "log" in name).squeeze(0)
-    with replay:
+    with replay.inside():
         return softmax(x, args[1], "log" in name)
 
 

@@ -18,7 +18,6 @@ from assay.oracle.replay import Replay
 from assay.oracle.rules_product import attention
 
 _DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
-_ELEMENT_SIZE = torch.Tensor.element_size
 
 
 class Surface(TorchFunctionMode):
@@ -62,10 +61,27 @@ def _attention(
         raise RuntimeError(
             "scaled_dot_product_attention: explicit attn_mask should not be set when is_causal=True"
         )
-    return attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
+    with replay.deeper():
+        out = attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    with torch.utils._python_dispatch._disable_current_modes():
+        return replay.stored(out)
+
+
+def _type_as(replay: Replay, t: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return t.to(_dtype(replay, other))
+
+
+def _to(replay: Replay, t: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    other = args[0] if args else kwargs.get("other")
+    if isinstance(other, torch.Tensor):
+        kwargs = {k: v for k, v in kwargs.items() if k != "other"}
+        return t.to(other.device, _dtype(replay, other), *args[1:], **kwargs)
+    return t.to(*args, **kwargs)
 
 
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     _DTYPE: _dtype,
     torch.nn.functional.scaled_dot_product_attention: _attention,
+    torch.Tensor.type_as: _type_as,
+    torch.Tensor.to: _to,
 }
