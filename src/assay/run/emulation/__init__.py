@@ -117,10 +117,12 @@ def install(target: str = DEFAULT_TARGET) -> Emulation:
     interpreter.TensorHandle = Handle
     interpreter.interpreter_builder = machine.builder
     interpreter.interpreter_semantic = machine.semantic
+    # The bulk copy engine of sm_90 reads descriptors from memory; before it they are plain arithmetic.
+    machine.builder.descriptors_in_memory = chosen.capability >= (9, 0)
     machine.semantic.map_scalars = lambda function, args, pack: map_scalars(machine, function, args, pack)
     kernel = kernel_class(machine)
     install_language(machine.semantic, kernel, machine.helpers["range"])
-    interpreter.InterpretedFunction = kernel  # type: ignore[misc]
+    interpreter.InterpretedFunction = kernel
 
     schedules = Schedules()
     install_autotune(schedules)

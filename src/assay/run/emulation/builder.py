@@ -10,11 +10,11 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton._C.libtriton import ir
-from triton.runtime import interpreter
+from triton.runtime import _allocation, interpreter
 
 from . import libdevice
 from .errors import NeedsGpu
-from .formats import Array, converter, from_fp32, is_packed, numpy_dtype, to_fp32
+from .formats import Array, converter, flush_subnormals, from_fp32, is_packed, numpy_dtype, to_fp32
 from .memory import Memory, view_at
 from .values import Handle
 
@@ -35,9 +35,12 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.memory = memory
         self.dots: Counter[tuple[str, str]] = Counter()
         """Matrix products by operand type and input precision asked for."""
-        self.ordered_atomics = 0
+        self.descriptors_in_memory = False
+        """Whether a descriptor made inside a kernel needs memory from the candidate's allocator."""
         object.__setattr__(
-            self, "options", interpreter.InterpreterOptions(sanitize_overflow=False, default_dot_input_precision="tf32")
+            self,
+            "options",
+            interpreter.InterpreterOptions(sanitize_overflow=False, default_dot_input_precision="tf32"),
         )
         allowed = {*self.options.allowed_dot_input_precisions, "bf16x3", "bf16x6"}
         object.__setattr__(self.options, "allowed_dot_input_precisions", tuple(sorted(allowed)))
@@ -120,16 +123,32 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         bits = arg.data.dtype.itemsize * 8
         unsigned = np.dtype(f"u{bits // 8}")
         mask = unsigned.type((1 << (bits - 1)) - 1)
-        return Handle((np.ascontiguousarray(arg.data).view(unsigned) & mask).view(arg.data.dtype), arg.dtype.scalar)
+        return Handle(
+            (np.ascontiguousarray(arg.data).view(unsigned) & mask).view(arg.data.dtype), arg.dtype.scalar
+        )
 
     def create_erf(self, arg: Any) -> Handle:
         """Error function."""
         return Handle(_on_torch(torch.erf, arg.data), arg.dtype.scalar)
 
+    # On an H200 these instructions take subnormal float32 numbers for zeros.
+
     def create_rsqrt(self, arg: Any) -> Handle:
         """Reciprocal square root, rounded once from float64."""
-        exact = 1.0 / np.sqrt(arg.data.astype(np.float64))
+        exact = 1.0 / np.sqrt(flush_subnormals(arg.data).astype(np.float64))
         return Handle(exact.astype(arg.data.dtype), arg.dtype.scalar)
+
+    def create_sqrt(self, arg: Any) -> Handle:
+        """Square root."""
+        return Handle(np.sqrt(flush_subnormals(arg.data)), arg.dtype.scalar)
+
+    def create_floor(self, arg: Any) -> Handle:
+        """Round down."""
+        return Handle(np.floor(flush_subnormals(arg.data)), arg.dtype.scalar)
+
+    def create_ceil(self, arg: Any) -> Handle:
+        """Round up."""
+        return Handle(np.ceil(flush_subnormals(arg.data)), arg.dtype.scalar)
 
     def create_umulhi(self, lhs: Any, rhs: Any) -> Handle:
         """High half of the unsigned product."""
@@ -201,7 +220,7 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
     ) -> Handle:
         """Load the lanes of the mask."""
         element = ptrs.get_element_ty()
-        lanes = getattr(mask, "data", mask)
+        lanes = mask.data if isinstance(mask, Handle) else mask
         pointers = np.broadcast_to(ptrs.data, lanes.shape)
         fill = None if other is None else np.broadcast_to(other.data, lanes.shape)
         return Handle(self.memory.load(pointers, lanes, fill, numpy_dtype(element)), element)
@@ -210,7 +229,7 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self, ptrs: Any, value: Any, mask: Any, cache_modifier: Any, eviction_policy: Any
     ) -> None:
         """Store the lanes of the mask."""
-        lanes = getattr(mask, "data", mask)
+        lanes = mask.data if isinstance(mask, Handle) else mask
         self.memory.store(
             np.broadcast_to(ptrs.data, lanes.shape), np.broadcast_to(value.data, lanes.shape), lanes
         )
@@ -222,7 +241,29 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         pointers, lanes = ptr.materialize_pointers(boundary_check)
         return self._padded_load(pointers, lanes, padding_option)
 
-    def create_descriptor_load(self, desc: Any, indices: Any, cache_modifier: Any, eviction_policy: Any) -> Handle:
+    def create_make_tensor_descriptor(
+        self, base: Any, shape: Any, strides: Any, tensor_shape: Any, is_signed: bool, padding: Any = None
+    ) -> Any:
+        """A tensor descriptor.
+
+        Raises:
+            RuntimeError: where the hardware keeps descriptors in memory and the candidate set no
+                allocator for it, as Triton does.
+        """
+        if self.descriptors_in_memory and isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+            raise RuntimeError(
+                "Kernel requires a runtime memory allocation, but no allocator was set. "
+                "Use triton.set_allocator to specify an allocator."
+            )
+        if padding is None:
+            padding = ir.PADDING_OPTION.PAD_ZERO
+        descriptor = interpreter.TensorDescHandle(base, shape, strides, tensor_shape, padding)
+        descriptor.validate()
+        return descriptor
+
+    def create_descriptor_load(
+        self, desc: Any, indices: Any, cache_modifier: Any, eviction_policy: Any
+    ) -> Handle:
         """Load the block at the offsets given."""
         pointers, lanes = desc.materialize_pointers(indices)
         return self._padded_load(pointers, lanes, desc.padding)
@@ -270,7 +311,6 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Handle:
         """Compare and swap; a lane outside every buffer swaps nothing."""
-        self.ordered_atomics += 1
         shape = ptr.data.shape
         expected, desired = np.broadcast_to(cmp.data, shape), np.broadcast_to(val.data, shape)
         everywhere = np.ones(shape, dtype=np.bool_)
@@ -290,7 +330,6 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Handle:
         """Read, combine and write, lane by lane; returns what was read."""
-        self.ordered_atomics += 1
         shape = ptr.data.shape
         values = np.ascontiguousarray(np.broadcast_to(val.data, shape))
         lanes = np.ascontiguousarray(np.broadcast_to(mask.data, shape))
@@ -358,6 +397,12 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
     def create_assert(self, condition: Any, message: str) -> None:
         """Device assertions, which Triton compiles in only in debug mode."""
 
+    def get_all_ones_value(self, type: Any) -> Handle:
+        """All bits set, as a scalar."""
+        dtype = numpy_dtype(type.scalar)
+        ones = np.ones(1, np.bool_) if dtype == np.bool_ else np.invert(np.zeros(1, dtype))
+        return Handle(ones, type.scalar)
+
     def create_barrier(self) -> None:
         """A program runs as one thread here."""
 
@@ -391,7 +436,7 @@ def _scaled(block: Any, scale: Any, fmt: Any, k_pack: bool, k_axis: int) -> Arra
     else:
         values = to_fp32(data, block.dtype.scalar.name)
     if scale is None:
-        return values
+        return np.asarray(values)
     if scale.dtype.scalar.name == "fp8e4nv":
         factors = to_fp32(scale.data, "fp8e4nv")
     else:

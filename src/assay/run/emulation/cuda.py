@@ -158,8 +158,8 @@ class Device:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *exc: Any) -> bool:
-        return False
+    def __exit__(self, *exc: Any) -> None:
+        return None
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function
@@ -210,6 +210,10 @@ def _nothing(*args: Any, **kwargs: Any) -> Iterator[None]:
     yield
 
 
+def _set_device(device: Any) -> None:
+    map_device(device)
+
+
 def _noop(*args: Any, **kwargs: Any) -> None:
     return None
 
@@ -255,7 +259,7 @@ def _answers(target: Target) -> dict[str, Any]:
         "init": _noop,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
-        "set_device": lambda device: None if map_device(device) is None else None,
+        "set_device": _set_device,
         "_get_device_index": lambda device=None, optional=False, allow_cpu=False: 0,
         "get_device_name": lambda device=None: target.name,
         "get_device_capability": lambda device=None: target.capability,

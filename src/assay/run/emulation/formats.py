@@ -7,13 +7,14 @@ interpreter holds them; arithmetic on them goes through float32.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import triton.language as tl
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 _FP8 = {
     "fp8e5": torch.float8_e5m2,
@@ -22,7 +23,7 @@ _FP8 = {
     "fp8e5b16": torch.float8_e5m2fnuz,
 }
 
-NUMPY: dict[str, np.dtype[np.generic]] = {
+NUMPY: dict[str, np.dtype[Any]] = {
     "int1": np.dtype(np.bool_),
     "int8": np.dtype(np.int8),
     "uint8": np.dtype(np.uint8),
@@ -45,7 +46,7 @@ NUMPY: dict[str, np.dtype[np.generic]] = {
 """Storage dtype of each Triton scalar type."""
 
 
-def numpy_dtype(scalar: tl.dtype) -> np.dtype[np.generic]:
+def numpy_dtype(scalar: tl.dtype) -> np.dtype[Any]:
     """Storage dtype of a Triton scalar type; pointers are uint64."""
     return NUMPY.get(scalar.name) or np.dtype(np.uint64)
 
@@ -58,7 +59,7 @@ def is_packed(name: str) -> bool:
 def bf16_to_fp32(bits: Array) -> Array:
     """Exact float32 values of bfloat16 bit patterns."""
     wide: Array = bits.astype(np.uint32)
-    return np.left_shift(wide, np.uint32(16)).view(np.float32)  # type: ignore[call-overload,no-any-return]
+    return np.left_shift(wide, np.uint32(16)).view(np.float32)
 
 
 def fp32_to_bf16(values: Array, toward_zero: bool = False) -> Array:
@@ -69,10 +70,18 @@ def fp32_to_bf16(values: Array, toward_zero: bool = False) -> Array:
     else:
         bias = ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
         rounded = ((bits + bias) >> np.uint32(16)).astype(np.uint16)
-    nan = np.isnan(values)  # type: ignore[call-overload]
+    nan = np.isnan(values)
     if nan.any():
         rounded[nan] = ((bits[nan] >> np.uint32(16)) | np.uint32(0x40)).astype(np.uint16)
     return rounded
+
+
+def flush_subnormals(values: Array) -> Array:
+    """Subnormal float32 numbers replaced by zeros of their sign; other dtypes unchanged."""
+    if values.dtype != np.float32:
+        return values
+    small = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(small, np.copysign(np.float32(0), values), values) if small.any() else values
 
 
 def fp64_to_fp32_odd(values: Array) -> Array:
@@ -83,7 +92,8 @@ def fp64_to_fp32_odd(values: Array) -> Array:
     down = np.where(too_far, np.nextafter(near, np.float32(0)), near).astype(np.float32)
     inexact = (down.astype(np.float64) != doubles) & np.isfinite(doubles)
     bits = down.view(np.uint32) | inexact.astype(np.uint32)
-    return bits.view(np.float32)
+    result: Array = bits.view(np.float32)
+    return result
 
 
 def _fp8e4b15_table() -> Array:
@@ -113,7 +123,7 @@ _FP8_VALUES = _tables()
 def _fp32_to_fp8(values: Array, name: str) -> Array:
     """Ties to even and saturating, as the ``cvt.rn.satfinite`` instructions do."""
     table = _FP8_VALUES[name]
-    largest = float(np.nanmax(np.where(np.isinf(table), np.nan, table)))  # type: ignore[call-overload]
+    largest = float(np.nanmax(np.where(np.isinf(table), np.nan, table)))
     clipped = np.clip(values, -largest, largest).astype(np.float32)
     if name == "fp8e4b15":
         order = np.argsort(table[:128], kind="stable")
@@ -148,22 +158,28 @@ def from_fp32(values: Array, name: str) -> Array:
     return values.astype(NUMPY[name])
 
 
+_NAN_TO_ZERO = frozenset({"int8", "uint8", "uint16"})
 _INT_RANGE_THROUGH = {"int8": "int16", "uint8": "uint16"}
 
 
 def _float_to_int(values: Array, name: str) -> Array:
-    """Toward zero, saturating, NaN to 0: the ``cvt.rzi`` instructions.
+    """Toward zero and saturating, as the ``cvt.rzi`` instructions do on an H200.
 
-    8-bit integers are produced by truncating a 16-bit conversion, as the compiler does.
+    NaN gives 0, or the top bit alone where the source or the target is 64 bits wide (from
+    float64: for targets of 32 and 64 bits and int16). 8-bit integers are produced by
+    truncating a 16-bit conversion, as the compiler does.
     """
     wide = NUMPY[_INT_RANGE_THROUGH.get(name, name)]
     limits = np.iinfo(wide)
     doubles = values.astype(np.float64)
-    whole = np.trunc(np.where(np.isnan(doubles), 0.0, doubles))
+    nan = np.isnan(doubles)
+    whole = np.trunc(np.where(nan, 0.0, doubles))
     # 2**63 and 2**64 are doubles but no integers of the type: take the limit itself there.
     over, under = whole >= float(limits.max), whole <= float(limits.min)
     inside = np.where(over | under, 0.0, whole).astype(wide)
-    result = np.where(over, limits.max, np.where(under, limits.min, inside)).astype(wide)
+    result = np.array(np.where(over, wide.type(limits.max), np.where(under, wide.type(limits.min), inside)))
+    if nan.any() and (wide.itemsize == 8 or (values.dtype == np.float64 and name not in _NAN_TO_ZERO)):
+        result[nan] = limits.min if wide.kind == "i" else limits.max // 2 + 1
     return result.astype(NUMPY[name])
 
 

@@ -10,11 +10,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 
-class _Recording(TorchDispatchMode):
+class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes down each operation, with its arguments and the tensors it made."""
 
     def __init__(self, steps: list[Callable[[], None]]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.steps = steps
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -32,7 +32,9 @@ class _Recording(TorchDispatchMode):
 
             def again() -> None:
                 with torch.no_grad():
-                    values = [t for t in tree_flatten(func(*args, **kwargs))[0] if isinstance(t, torch.Tensor)]
+                    values = [
+                        t for t in tree_flatten(func(*args, **kwargs))[0] if isinstance(t, torch.Tensor)
+                    ]
                     for old, new, is_fresh in zip(made, values, fresh, strict=True):
                         if is_fresh:
                             old.copy_(new)
@@ -84,7 +86,7 @@ class graph:
 
     def __init__(self, cuda_graph: CUDAGraph, *args: Any, **kwargs: Any) -> None:
         self.cuda_graph = cuda_graph
-        self._recording = _Recording(cuda_graph._steps)
+        self._recording: Any = _Recording(cuda_graph._steps)
 
     def __enter__(self) -> None:
         self.cuda_graph.reset()

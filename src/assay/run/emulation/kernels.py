@@ -34,7 +34,7 @@ from .values import make
 try:
     from triton._utils import _tuple_create
 except ImportError:  # before it moved there
-    from triton.runtime.interpreter import _tuple_create  # type: ignore[no-redef]
+    from triton.runtime.interpreter import _tuple_create
 
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _DTYPES = {
@@ -150,9 +150,7 @@ class _Bound:
             raise NeedsGpu(f"a kernel argument of type {type(value).__name__}")
         raise TypeError(f"failed to specialize argument of type: {type(value).__name__}")
 
-    def _pointer(
-        self, value: torch.Tensor, dtype: Any, parameter: _Parameter, index: int
-    ) -> tuple[Any, str]:
+    def _pointer(self, value: torch.Tensor, dtype: Any, parameter: _Parameter, index: int) -> tuple[Any, str]:
         if on_host(value) or _real_device(value).type != "cpu":
             raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
         pointer = self.machine.pointer_type(dtype, parameter.const)
@@ -165,13 +163,18 @@ class _Bound:
         semantic = self.machine.semantic
         strides = [semantic.to_tensor(int(s)) for s in value.strides]
         strides[-1] = tl.constexpr(1)
-        descriptor = semantic.make_tensor_descriptor(
-            base=base,
-            shape=[semantic.to_tensor(int(s)) for s in value.shape],
-            strides=strides,
-            block_shape=[tl.constexpr(int(b)) for b in value.block_shape],
-            padding_option=getattr(value, "padding", "zero"),
-        )
+        builder = self.machine.builder
+        in_memory, builder.descriptors_in_memory = builder.descriptors_in_memory, False
+        try:
+            descriptor = semantic.make_tensor_descriptor(
+                base=base,
+                shape=[semantic.to_tensor(int(s)) for s in value.shape],
+                strides=strides,
+                block_shape=[tl.constexpr(int(b)) for b in value.block_shape],
+                padding_option=getattr(value, "padding", "zero"),
+            )
+        finally:
+            builder.descriptors_in_memory = in_memory
         return descriptor, f"tensordesc<{signature[1:]}{[int(b) for b in value.block_shape]}>"
 
 
@@ -187,7 +190,8 @@ def _int_type(value: int) -> Any:
 
 def _short(dtype: Any) -> str:
     name = dtype.name
-    return {"int1": "i1"}.get(name, name.replace("uint", "u").replace("int", "i"))
+    result: str = {"int1": "i1"}.get(name, name.replace("uint", "u").replace("int", "i"))
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -256,7 +260,7 @@ class CompiledKernel:
 def kernel_class(machine: Machine) -> type:
     """The class that `triton.jit` makes under emulation."""
 
-    class Kernel(interpreter.InterpretedFunction):  # type: ignore[misc,type-arg]
+    class Kernel(interpreter.InterpretedFunction):  # type: ignore[misc]
         """A jitted function."""
 
         _assay_kernel = True
@@ -328,7 +332,9 @@ def kernel_class(machine: Machine) -> type:
             capture_launch(functools.partial(self._launch, given, options, grid))
             return CompiledKernel(self, {}, options)
 
-        def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        def _bind(
+            self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[dict[str, Any], dict[str, Any]]:
             names = self.arg_names
             if len(args) > len(names):
                 raise TypeError(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import triton
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.multiprocessing import reductions
 from triton._C.libtriton import interpreter as _native
 
 from .formats import Array
@@ -26,7 +26,9 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _TRITON = os.path.dirname(os.path.abspath(triton.__file__))
 _MAX_TAKEN = 4096
 _MAX_FAULTS = 256
+_SHIFT = {1: 0, 2: 1, 4: 2, 8: 3}
 
+_weak: Any = reductions.StorageWeakRef
 _real_data_ptr = torch.Tensor.data_ptr
 
 
@@ -56,14 +58,26 @@ class AccessFault:
     """Program ids of the first such access."""
 
 
-@dataclass(frozen=True)
 class Buffer:
     """Legal bytes [start, end) and the argument they came with."""
 
-    start: int
-    end: int
-    argument: int | None = None
-    name: str | None = None
+    __slots__ = ("_views", "argument", "end", "name", "start")
+
+    def __init__(self, start: int, end: int, argument: int | None = None, name: str | None = None) -> None:
+        self.start = start
+        self.end = end
+        self.argument = argument
+        self.name = name
+        self._views: dict[np.dtype[Any], Array] = {}
+
+    def view(self, dtype: np.dtype[Any]) -> Array:
+        """The bytes as an array of `dtype`."""
+        found = self._views.get(dtype)
+        if found is None:
+            raw: Any = (ctypes.c_uint8 * (self.end - self.start)).from_address(self.start)
+            count = (self.end - self.start) // dtype.itemsize
+            found = self._views[dtype] = np.frombuffer(raw, dtype=dtype, count=count)
+        return found
 
 
 class Memory:
@@ -78,9 +92,8 @@ class Memory:
         self.undefined = 0x00
         """Byte for lanes that a masked load without `other` leaves undefined (0 on NVIDIA GPUs)."""
         self._buffers: list[Buffer] = []
-        self._low = self._high = 0
         self._faults: dict[tuple[str, str, int, str], AccessFault] = {}
-        self._taken: dict[int, tuple[int, StorageWeakRef]] = {}
+        self._taken: dict[int, tuple[int, Any]] = {}
         self._extents: dict[int, tuple[int, int]] = {}
 
     # -- what may be touched
@@ -114,7 +127,7 @@ class Memory:
             self._taken = {k: v for k, v in self._taken.items() if not v[1].expired()}
         if len(self._taken) < _MAX_TAKEN:
             start = storage.data_ptr()
-            self._taken[start] = (start + storage.nbytes(), StorageWeakRef(storage))
+            self._taken[start] = (start + storage.nbytes(), _weak(storage))
 
     def begin(self, kernel: str, launch: int, buffers: list[Buffer]) -> None:
         """A launch starts: from now on `buffers` may be touched."""
@@ -125,28 +138,53 @@ class Memory:
             else:
                 buffers.append(Buffer(*self._extents.get(start, (start, end))))
         self._buffers = buffers
-        self._low = self._high = 0
 
     # -- checking
 
+    def _place(self, pointers: Array, mask: Array | None, size: int) -> tuple[Buffer, Array] | None:
+        """The one buffer that holds every active lane, and the lanes' element indices in it.
+
+        None if there is no such buffer, or if an element is not aligned to its size. Indices
+        of inactive lanes mean nothing.
+        """
+        first = pointers.item(0)
+        holder = None
+        for buffer in self._buffers:
+            if buffer.start <= first < buffer.end:
+                holder = buffer
+                break
+        else:
+            if mask is None or not mask.any():
+                return None
+            first = pointers[mask].item(0)
+            for buffer in self._buffers:
+                if buffer.start <= first < buffer.end:
+                    holder = buffer
+                    break
+            else:
+                return None
+        span = holder.end - holder.start - size
+        if span < 0 or holder.start % size:
+            return None
+        # Unsigned: an offset before the start wraps to a huge one.
+        offsets = pointers - np.uint64(holder.start)
+        if mask is None:
+            if np.maximum.reduce(offsets, axis=None) > span:
+                return None
+        else:
+            beyond = offsets > np.uint64(span)
+            beyond &= mask
+            if beyond.any():
+                return None
+        if size > 1:
+            crooked = np.bitwise_or.reduce(offsets if mask is None else offsets[mask], axis=None)
+            if int(crooked) & (size - 1):
+                return None
+            offsets >>= np.uint64(_SHIFT[size])
+        return holder, offsets.view(np.int64)
+
     def _outside(self, pointers: Array, mask: Array | None, size: int, kind: str) -> Array | None:
         """Lanes that are active and outside, or None when there are none."""
-        active = pointers
-        if mask is not None:
-            active = pointers[mask]
-            if active.size == 0:
-                return None
-        if active.size == 1:
-            low = high = int(active.item())
-        else:
-            low = int(np.minimum.reduce(active, axis=None))
-            high = int(np.maximum.reduce(active, axis=None))
-        if self._low <= low and high + size <= self._high:
-            return None
-        for buffer in self._buffers:
-            if buffer.start <= low and high + size <= buffer.end:
-                self._low, self._high = buffer.start, buffer.end
-                return None
         legal = np.zeros(pointers.shape, dtype=np.bool_)
         for buffer in self._buffers:
             if buffer.end - buffer.start >= size:
@@ -199,32 +237,58 @@ class Memory:
 
     def load(self, pointers: Array, mask: Array | None, other: Array | None, dtype: np.dtype[Any]) -> Array:
         """Values at `pointers` where `mask`; `other`, or zero, elsewhere."""
+        if mask is not None and not mask.any():
+            return self._default(pointers.shape, other, dtype)
+        place = self._place(pointers, mask, dtype.itemsize)
+        if place is not None:
+            buffer, indices = place
+            found = buffer.view(dtype).take(indices, mode="clip")
+            if mask is None:
+                return found
+            if other is None:
+                other = self._default(pointers.shape, None, dtype)
+            return np.where(mask, found, other)
         outside = self._outside(pointers, mask, dtype.itemsize, "read")
-        if other is None:
-            if self.undefined and mask is not None:
-                other = _filled(pointers.shape, dtype, self.undefined)
-            else:
-                other = np.zeros(pointers.shape, dtype=dtype)
+        other = self._default(pointers.shape, other, dtype)
         if mask is None:
             mask = np.ones(pointers.shape, dtype=np.bool_)
         if outside is not None:
             mask = mask & ~outside
-            poison = _filled(pointers.shape, dtype, self.poison)
-            other = np.where(outside, poison, other)
+            other = np.where(outside, _filled(pointers.shape, dtype, self.poison), other)
         result: Array = _native.load(pointers, mask, other, dtype)
         return result
 
+    def _default(self, shape: tuple[int, ...], other: Array | None, dtype: np.dtype[Any]) -> Array:
+        if other is not None:
+            return other
+        if self.undefined:
+            return _filled(shape, dtype, self.undefined)
+        return np.zeros(shape, dtype=dtype)
+
     def store(self, pointers: Array, values: Array, mask: Array | None) -> None:
         """Write `values` to `pointers` where `mask`."""
-        outside = self._outside(pointers, mask, values.dtype.itemsize, "write")
+        if mask is not None and not mask.any():
+            return
+        dtype = values.dtype
+        place = self._place(pointers, mask, dtype.itemsize)
+        if place is not None:
+            buffer, indices = place
+            if mask is None:
+                buffer.view(dtype)[indices] = values
+            else:
+                buffer.view(dtype)[indices[mask]] = values[mask]
+            return
+        outside = self._outside(pointers, mask, dtype.itemsize, "write")
         if mask is None:
             mask = np.ones(pointers.shape, dtype=np.bool_)
         if outside is not None:
             mask = mask & ~outside
-        _native.store(pointers, values, mask)
+        _native.store(pointers if pointers.flags.writeable else pointers.copy(), values, mask)
 
     def legal_lanes(self, pointers: Array, mask: Array, size: int) -> Array:
         """The mask of an atomic access without the lanes that are outside."""
+        if not mask.any() or self._place(pointers, mask, size) is not None:
+            return mask
         outside = self._outside(pointers, mask, size, "atomic")
         return mask if outside is None else mask & ~outside
 
@@ -238,7 +302,8 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], byte: int) -> Array:
 
 def view_at(address: int, dtype: np.dtype[Any]) -> Array:
     """The one element at an address that was found legal."""
-    return np.frombuffer((ctypes.c_uint8 * dtype.itemsize).from_address(address), dtype=dtype)
+    raw: Any = (ctypes.c_uint8 * dtype.itemsize).from_address(address)
+    return np.frombuffer(raw, dtype=dtype)
 
 
 def _candidate_line() -> tuple[str, int]:
@@ -261,4 +326,5 @@ def install_data_ptr(memory: Memory) -> None:
             memory.take(self)
         return _real_data_ptr(self)
 
-    torch.Tensor.data_ptr = data_ptr  # type: ignore[method-assign]
+    tensor_class: Any = torch.Tensor
+    tensor_class.data_ptr = data_ptr

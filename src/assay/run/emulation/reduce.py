@@ -31,9 +31,7 @@ def _known() -> dict[Any, str]:
         "_argmax_combine_tie_break_left": "argmax",
         "_argmin_combine_tie_break_left": "argmin",
     }
-    return {
-        _base(getattr(_standard, name)): kind for name, kind in names.items() if hasattr(_standard, name)
-    }
+    return {_base(getattr(_standard, name)): kind for name, kind in names.items() if hasattr(_standard, name)}
 
 
 _UFUNCS: dict[str, Any] = {
@@ -182,7 +180,9 @@ def _prefix(arrays: list[Array], dtypes: list[Any], combine: Combine) -> list[Ar
     arrays = [np.array(a) for a in arrays]
     step = 1
     while step < arrays[0].shape[0]:
-        combined = combine([a[:-step] for a in arrays], [a[step:] for a in arrays], dtypes)
+        # The first `step` results are not wanted; computing them keeps the block's size a power of two.
+        earlier = [np.concatenate([a[:step], a[:-step]]) for a in arrays]
+        combined = [c[step:] for c in combine(earlier, arrays, dtypes)]
         arrays = [np.concatenate([a[:step], c]) for a, c in zip(arrays, combined, strict=True)]
         step *= 2
     return arrays

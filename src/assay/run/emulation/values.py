@@ -65,7 +65,7 @@ def describe(ty: Any) -> int:
     name = (scalar.name, getattr(scalar, "address_space", 0), getattr(scalar, "const", False), shape)
     key = _keys.setdefault(name, len(_keys))
     ty._assay_scalar = scalar
-    ty._assay_shape = tuple(tl.constexpr(s) for s in shape) if shape else ()
+    ty._assay_shape = tl.core.tuple([tl.constexpr(s) for s in shape or ()])
     ty._assay_numel = tl.constexpr(math.prod(shape) if shape else 1)
     ty._assay_key = key
     return key
