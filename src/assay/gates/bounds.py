@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from assay.gates.base import Context, Verdict, distinct, own
 from assay.gates.numbers import first_difference, same_bits, shown
-from assay.probe.model import Draw, Probe
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
@@ -26,7 +26,7 @@ class Bounds:
         draw = Draw(seed=ctx.draw_seed(self.slug))
         return [
             Probe(id=f"{self.slug}/pad-{pad}", gate=self.slug, kind="padding", sizes=ctx.small, draws=(draw,),
-                  conditions=(f"pad:{pad}", f"poison:{poison}"))
+                  calls=(Call(), Call(storage="same")), conditions=(f"pad:{pad}", f"poison:{poison}"))
             for pad, poison in ((255, "nan"), (0, "zero"))
         ]
 
@@ -55,6 +55,10 @@ class Bounds:
 
     def _paddings(self, records: Sequence[Record]) -> list[Finding]:
         if len(records) != 2 or not all(r.comparable for r in records):
+            return []
+        if any(not all(same_bits(a.tensor, b.tensor) for a, b in zip(one.outputs, two.outputs, strict=False))
+               for one, two in (r.observation.calls[:2] for r in records)):
+            # it does not repeat itself anyway: the padding explains nothing
             return []
         first, second = (r.observation.calls[0].outputs for r in records)
         for a, b in zip(first, second, strict=False):

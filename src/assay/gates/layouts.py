@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
 from assay.gates.numbers import compare_record, decides, finding
@@ -12,6 +13,11 @@ from assay.probe.record import FAULTS, Record
 from assay.vocabulary import Reason, Tier
 
 _NEW = tuple(layout for layout in LAYOUTS if layout != "contiguous")
+_PER_ROW: tuple[Any, ...] = (
+    "upper_triangular", "lower_triangular", "diagonal", "banded", "symmetric", "positive_definite", "orthogonal",
+    "permutation",
+)
+"""Structures of a whole matrix or array, which an expanded first row does not have."""
 
 
 class Layouts:
@@ -34,6 +40,9 @@ class Layouts:
             wanted = ctx.contract.domain.inputs.get(str(leaf.path[0]))
             allowed = wanted.layouts if wanted and wanted.layouts is not None else _NEW
             names = [n for n in _NEW if n in allowed and place(n, shape) is not None]
+            if leaf.structure is not None and leaf.structure.has(*_PER_ROW):
+                # one row repeated would leave the domain
+                names = [n for n in names if n != "expanded"]
             possible.append(names)
             for name in names:
                 layouts = tuple(name if j == i else "task" for j in range(len(leaves)))

@@ -42,8 +42,9 @@ class Nonfinite:
                 places = POSITIONS[ctx.tier] if value == "nan" else POSITIONS[ctx.tier][:2]
                 for place in places:
                     probes.append(self._probe(ctx, f"{value}@{i}:{place:g}", (Injection(leaf=i, position=place, value=value),)))
-        if floating and len(wanted) > 1 and not ctx.quick:
-            scattered = tuple(Injection(leaf=i, position=(k * 0.137 + 0.05 * i) % 1, value=wanted[k % len(wanted)])
+        if floating and "nan" in wanted and not ctx.quick:
+            # one kind only: mixed infinities would meet in sums, and then a skipped structural zero shows
+            scattered = tuple(Injection(leaf=i, position=(k * 0.137 + 0.05 * i) % 1, value="nan")
                               for i in floating for k in range(6))
             probes.append(self._probe(ctx, "scattered", scattered))
         return probes

@@ -120,11 +120,15 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
         return False
     if a.numel() == 0:
         return True
-    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+    return torch.equal(_bytes(a), _bytes(b))
 
 
 def first_difference(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """Index of the first element whose bits differ; tensors of one dtype and shape that do differ."""
-    flat_a = a.contiguous().reshape(-1).view(torch.uint8).reshape(a.numel(), -1)
-    flat_b = b.contiguous().reshape(-1).view(torch.uint8).reshape(b.numel(), -1)
-    return unravel(int((flat_a != flat_b).any(dim=1).nonzero()[0]), tuple(a.shape))
+    differs = (_bytes(a).reshape(a.numel(), -1) != _bytes(b).reshape(b.numel(), -1)).any(dim=1)
+    return unravel(int(differs.nonzero()[0]), tuple(a.shape))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    dense = tensor.contiguous()
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)

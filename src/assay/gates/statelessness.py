@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import compare_call, finding
+from assay.probe import values
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.vocabulary import Reason, Tier
@@ -33,7 +34,20 @@ class Statelessness:
         calls = (Call(draw=0), Call(draw=1), Call(draw=0), Call(draw=2, storage="overwrite"),
                  Call(draw=2, storage="same"), Call(draw=1))
         return [Probe(id=f"{self.slug}/history", gate=self.slug, kind="history", sizes=ctx.small, calls=calls,
-                      draws=tuple(Draw(seed=ctx.draw_seed(self.slug, i)) for i in range(3)))]
+                      draws=self._draws(ctx))]
+
+    def _draws(self, ctx: Context) -> tuple[Draw, ...]:
+        """Three draws in which every input changes, also one that the generator always makes alike."""
+        fixed = {
+            i: values.variants(leaf.structure) for i, leaf in enumerate(ctx.study.tensor_inputs())
+            if leaf.structure is not None and leaf.structure.has("constant")
+        }
+        names = list(dict.fromkeys(name for group in fixed.values() for name in group))
+        draws = [Draw(seed=ctx.draw_seed(self.slug, i)) for i in range(3)]
+        for i, name in enumerate(names[:2], start=1):
+            takers = tuple(leaf for leaf, group in fixed.items() if name in group)
+            draws[i] = draws[i].model_copy(update={"variant": name, "leaves": takers})
+        return tuple(draws)
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """A call that is wrong after an earlier one was right shows state."""

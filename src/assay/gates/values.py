@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from assay.gates.base import (
@@ -20,7 +21,9 @@ from assay.probe.record import FAULTS, Record
 from assay.vocabulary import EffortTier, Reason, Tier
 
 DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 12}
-VARIANTS = {EffortTier.QUICK: 4, EffortTier.STANDARD: 16, EffortTier.DEEP: 64}
+VARIANTS = {EffortTier.QUICK: 4, EffortTier.STANDARD: 28, EffortTier.DEEP: 64}
+_TELLING = ("wide10", "narrow", "all_negative", "constant_rows", "zeros")
+"""Variations worth trying on one input alone first."""
 
 
 class Values:
@@ -49,14 +52,16 @@ class Values:
     def _variations(self, ctx: Context) -> list[Probe]:
         leaves = [leaf for leaf in ctx.study.tensor_inputs() if leaf.structure is not None]
         admitted = [values.variants(leaf.structure) if leaf.structure else () for leaf in leaves]
-        names = list(dict.fromkeys(name for group in admitted for name in group))
+        groups = list(dict.fromkeys(admitted))
+        # inputs of different kinds take turns, so that a mask is varied as early as a matrix is
+        names = list(dict.fromkeys(n for turn in itertools.zip_longest(*groups) for n in turn if n is not None))
         joint = [
-            single(self, f"{name}", Draw(seed=ctx.draw_seed("values", name), variant=name), ctx.sizes)
-            for name in names
+            single(self, name, Draw(seed=ctx.draw_seed("values", name), variant=name), ctx.sizes) for name in names
         ]
         alone = []
         if len(leaves) > 1:
-            for name in names:
+            telling = sorted(names, key=lambda n: _TELLING.index(n) if n in _TELLING else len(_TELLING))
+            for name in telling:
                 takers = [i for i, group in enumerate(admitted) if name in group]
                 if len(takers) > 1:
                     alone += [
@@ -65,9 +70,7 @@ class Values:
                         for i in takers
                     ]
         limit = VARIANTS[ctx.tier]
-        # every input alone at least once: spread what is left of the budget over the inputs
-        alone.sort(key=lambda p: (names.index(p.draws[0].variant) % 3, p.id))
-        return (joint[:limit] + alone[: max(limit // 2, len(leaves))])
+        return joint[:limit] + alone[: max(limit // 2, len(leaves))]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Every output of every draw within its tolerance."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 LAYOUTS = ("contiguous", "transposed", "sliced", "stepped", "expanded", "offset", "channels_last")
 
 
@@ -21,6 +23,19 @@ class Placement:
     stride: tuple[int, ...]
     offset: int
     length: int
+
+
+def distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor whose elements have a place of their own: expanded dimensions cut to one."""
+    return distinct_like(tensor, tensor)
+
+
+def distinct_like(tensor: torch.Tensor, strided: torch.Tensor) -> torch.Tensor:
+    """`tensor` cut to one along every dimension that `strided`, of the same shape, expands."""
+    for dim, (size, step) in enumerate(zip(strided.shape, strided.stride(), strict=True)):
+        if step == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 def _dense(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:

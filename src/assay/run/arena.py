@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.probe.layouts import Placement
+from assay.probe.layouts import Placement, distinct, distinct_like
 from assay.run import codec
 
 RED_ZONE = 512
@@ -105,7 +105,7 @@ class Region:
         image = torch.full((self.size,), self.pad, dtype=torch.uint8)
         for slots in self.slots:
             for slot in slots:
-                _elements(image, slot).copy_(slot.tensor)
+                _put(image, slot, slot.tensor)
         return image
 
     def write(self, fd: int, offset: int) -> torch.Tensor:
@@ -135,17 +135,23 @@ class Region:
                 target = slots
             elif storage == "overwrite" and made < calls_made:
                 for old, new in zip(target, slots, strict=True):
-                    _elements(expected, old).copy_(new.tensor)
+                    _put(expected, old, new.tensor)
         if torch.equal(after, expected):
             return []
         return _classify(expected, after, [s for slots in self.slots for s in slots])
+
+
+def _put(image: torch.Tensor, slot: Slot, values: torch.Tensor) -> None:
+    target = _elements(image, slot)
+    distinct(target).copy_(distinct_like(values, target))
 
 
 def _elements(image: torch.Tensor, slot: Slot) -> torch.Tensor:
     if slot.place.length == 0:
         return torch.empty(slot.tensor.shape, dtype=slot.tensor.dtype)
     flat = image[slot.start:slot.start + slot.storage_bytes].view(slot.tensor.dtype)
-    return flat.as_strided(slot.tensor.shape, slot.place.stride, slot.place.offset)
+    # as_strided counts from the start of the storage, not of the view
+    return flat.as_strided(slot.tensor.shape, slot.place.stride, flat.storage_offset() + slot.place.offset)
 
 
 def _classify(expected: torch.Tensor, after: torch.Tensor, slots: list[Slot]) -> list[MemoryFault]:
@@ -159,8 +165,8 @@ def _classify(expected: torch.Tensor, after: torch.Tensor, slots: list[Slot]) ->
         size = slot.tensor.element_size()
         marks = torch.zeros(slot.storage_bytes, dtype=torch.uint8).view(slot.tensor.dtype)
         ones = torch.full((size,), 255, dtype=torch.uint8).view(slot.tensor.dtype)
-        marks.as_strided(slot.tensor.shape, slot.place.stride, slot.place.offset).copy_(
-            ones.expand(slot.tensor.shape) if slot.tensor.dim() else ones.reshape(()))
+        target = distinct(marks.as_strided(slot.tensor.shape, slot.place.stride, slot.place.offset))
+        target.copy_(ones.expand(target.shape) if target.dim() else ones.reshape(()))
         mask = marks.view(torch.uint8).numpy() != 0
         hit = changed[window] & mask
         claimed[window] |= mask

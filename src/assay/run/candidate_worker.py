@@ -82,7 +82,7 @@ def describe(error: BaseException, phase: str) -> dict[str, Any]:
     return {"type": str(kind.__name__)[:200], "message": message, "phase": phase, "place": place,
             "needs_gpu": str(getattr(error, "call", ""))[:200] if kind.__name__ == "NeedsGpu" else None,
             "memory": isinstance(error, MemoryError) or kind.__name__ == "OutOfMemoryError"
-            or "allocate memory" in message[:400]}
+            or "can't allocate memory" in message[:400] or "not enough memory" in message[:400]}
 
 
 def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:

@@ -102,9 +102,11 @@ def tensor_bytes(tensor: torch.Tensor) -> memoryview:
     flat = tensor.detach()
     if flat.is_conj() or flat.is_neg():
         flat = flat.resolve_conj().resolve_neg()
-    flat = flat.to("cpu").contiguous().reshape(-1)
+    flat = flat.to("cpu").contiguous()
     if flat.numel() == 0:
         return memoryview(b"")
+    # a single element counts as contiguous whatever its strides
+    flat = flat.as_strided((flat.numel(),), (1,))
     return memoryview(flat.view(torch.uint8).numpy()).cast("B")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import socket
 import time
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from assay.probe.layouts import place
+from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw
 from assay.run import codec, wire
 from assay.task.model import Task, TaskError
@@ -60,10 +61,14 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
         except Exception as error:
             kind = type(error).__name__
             header, chunks = {"failed": f"{kind}: {error}"[:2000]}, []
-            if "memory" in str(error)[:300].lower():
+            if _out_of_memory(str(error)[:400].lower()):
                 header = {"memory": str(error)[:500]}
         header["token"] = frame.header.get("token")
         wire.send(sock, header, chunks)
+
+
+def _out_of_memory(text: str) -> bool:
+    return "out of memory" in text or "can't allocate memory" in text or "not enough memory" in text
 
 
 def _task(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
@@ -165,9 +170,10 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
         nonlocal applied
         wanted = draw.leaves is None or position in draw.leaves
         if draw.variant != "task" and wanted and position < len(leaves) and leaves[position].structure is not None:
-            structure = values.at_sizes(leaves[position].structure, instance.integers)
+            structure = leaves[position].structure
             if draw.variant in values.variants(structure):
-                tensor = values.apply(draw.variant, tensor, structure, draw.seed * 1000003 + position)
+                seed = (draw.seed * 1000003 + position) & 0x7FFFFFFF
+                tensor = values.apply(draw.variant, tensor, structure, seed, sizes=instance.integers or None)
                 applied += 1
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(codec.DTYPES[dtype])
@@ -216,7 +222,9 @@ def _arranged(arguments: Any, layouts: tuple[str, ...]) -> Any:
         else:
             storage = torch.zeros(chosen.length, dtype=tensor.dtype)
             copy = storage.as_strided(tuple(tensor.shape), chosen.stride, chosen.offset)
-        return copy.copy_(tensor.detach()) if copy.numel() else copy
+        if copy.numel():
+            distinct(copy).copy_(distinct_like(tensor.detach(), copy))
+        return copy
 
     return arguments.map_tensors(arrange)
 
@@ -249,6 +257,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
                                                  int(header["call_seed"]))
     description, tensors = codec.flatten(outputs)
     leaves = [leaf for leaf in evaluation.leaves if leaf.kind not in ("scalar", "none")]
+    if draw.injections:
+        leaves = _dependent(state, instance, model, draw, dtype, leaves, int(header["call_seed"]))
     metas, names = [], []
     for leaf in leaves:
         meta, parts = leaf.to_parts()
@@ -283,6 +293,56 @@ def _native(state: _State, model: Any, arguments: Any, seed: int) -> tuple[Any, 
     storages = {t.untyped_storage().data_ptr() for t in leaves}
     aliases = [i for i, t in enumerate(tensors) if t.numel() and t.untyped_storage().data_ptr() in storages]
     return outputs, seconds, mutated, aliases
+
+
+def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str | None, leaves: list[Any],
+               seed: int) -> list[Any]:
+    """Leave undecided what is not finite although it does not depend on the poisoned elements.
+
+    An output reached only through a factor that is zero for every input of the domain (a triangle's other
+    half, a masked key) is 0 · NaN in the reference, and a kernel may skip it. Dependence is what some finite
+    value in the poisoned place changes.
+    """
+    plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
+    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts), seed)[0])
+    depends = [torch.zeros(t.shape, dtype=torch.bool) for t in base]
+    for turn in range(3):
+        other = plain.map_tensors(lambda _, t: t.clone())
+        for injection in draw.injections:
+            tensors = other.tensors()
+            if injection.leaf < len(tensors) and tensors[injection.leaf].is_floating_point():
+                _replace(tensors[injection.leaf], injection.position, turn)
+        try:
+            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts), seed)[0])
+        except Exception:
+            # a value outside the domain tells nothing; the other turns do
+            continue
+        for mask, a, b in zip(depends, base, seen, strict=True):
+            if a.shape == b.shape:
+                mask |= (a != b) & ~((a != a) & (b != b))
+    return [
+        leaf if leaf.kind not in ("float", "complex") or leaf.native.shape != mask.shape else
+        dataclasses.replace(leaf, decided=leaf.decided & (mask | torch.isfinite(leaf.native)))
+        for leaf, mask in zip(leaves, depends, strict=True)
+    ]
+
+
+def _leaves_of(outputs: Any) -> list[torch.Tensor]:
+    return codec.flatten(outputs)[1]
+
+
+def _replace(tensor: torch.Tensor, position: float, turn: int) -> None:
+    """Put another finite value into one element: large, large of the other sign, or its neighbour's."""
+    flat = min(tensor.numel() - 1, int(position * tensor.numel()))
+    values = tensor.reshape(-1)
+    finite = values[torch.isfinite(values)].abs()
+    scale = float(finite.max()) if finite.numel() else 1.0
+    number = (4 * scale + 1, -4 * scale - 1, float(values[flat - 1]) if flat else float(values[-1]))[turn]
+    index = []
+    for size in reversed(tensor.shape):
+        index.append(flat % size)
+        flat //= size
+    tensor[tuple(reversed(index))] = number
 
 
 def _layout_applies(tensors: list[torch.Tensor], layouts: tuple[str, ...]) -> bool:
