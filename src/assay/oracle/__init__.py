@@ -6,7 +6,9 @@
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for
 from assay.oracle.compare import Comparison, Reason, compare
 from assay.oracle.evaluate import RUNS, evaluate
+from assay.oracle.fingerprint import Fingerprint, ModeTruth, alternatives, attribute, fingerprint
 from assay.oracle.truth import LAMBDA, ErrorText, Evaluation, IndexTruth, LeafTruth, Parts
+from assay.oracle.vjp import cotangents, evaluate_vjp, gradient_names
 
 __all__ = [
     "LAMBDA",
@@ -15,11 +17,19 @@ __all__ = [
     "Comparison",
     "ErrorText",
     "Evaluation",
+    "Fingerprint",
     "IndexTruth",
     "LeafTruth",
+    "ModeTruth",
     "Parts",
     "Reason",
+    "alternatives",
     "arithmetic_for",
+    "attribute",
     "compare",
+    "cotangents",
     "evaluate",
+    "evaluate_vjp",
+    "fingerprint",
+    "gradient_names",
 ]

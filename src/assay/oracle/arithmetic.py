@@ -138,9 +138,17 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def round_to(x: torch.Tensor, name: str) -> torch.Tensor:
-    """Round wide `x` (float64 or complex128) to the nearest number of format `name`; result is wide again."""
+    """Round wide `x` (float64 or complex128) to the nearest number of format `name`; result is wide again.
+
+    `tf32 truncated` rounds toward zero instead.
+    """
     if x.is_complex():
         return torch.view_as_complex(round_to(torch.view_as_real(x.resolve_conj()), name))
+    if name == "tf32 truncated":
+        # What tensor cores do with fp32 operands that nobody rounded: drop the low 13 bits.
+        return torch.where(
+            torch.isfinite(x), (x.float().view(torch.int32) & ~0x1FFF).view(torch.float32).double(), x
+        )
     if name == "tf32":
         # Round to nearest even at bit 13 of the float32 pattern, in integers.
         bits = x.float().view(torch.int32)

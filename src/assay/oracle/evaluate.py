@@ -47,7 +47,7 @@ from assay.oracle.truth import (
 
 RUNS = 12
 """Perturbed runs per evaluation."""
-WIDE_RUNS = 6
+WIDE_RUNS = 10
 """Runs at the full width of the tolerance, made only where the reference compares or rounds to integers."""
 MEMORY = 2 << 30
 """Bytes that the stacks of one pass may take, estimated from inputs, parameters and outputs."""
@@ -65,6 +65,8 @@ class _Deviation:
     square: torch.Tensor
     changed: torch.Tensor
     runs: int = 0
+    sizes: list[torch.Tensor] = dataclasses.field(default_factory=list)
+    """Absolute deviations run by run, kept only where results may jump."""
 
     @property
     def spread(self) -> torch.Tensor:
@@ -237,7 +239,7 @@ def _passes(
                 deviations = [_nothing(leaf.value) for leaf in exact]
             for leaf, value, total in zip(exact, values, deviations, strict=True):
                 if total is not None and isinstance(value, torch.Tensor):
-                    _add(total, leaf.value, _versions(replay, value), count, gain)
+                    _add(total, leaf.value, _versions(replay, value), count, gain, first.jumped)
             done += max(1, count)
     except NeedsSerial:
         return _serial_passes(call, dtype, arithmetic, runs, seed, gain)
@@ -267,7 +269,7 @@ def _serial_passes(
             if other is None or other.shape != _as_tensor(leaf.value).shape:  # type: ignore[union-attr]
                 total.changed.fill_(True)
             else:
-                _add(total, leaf.value, other.unsqueeze(0), 1, gain)
+                _add(total, leaf.value, other.unsqueeze(0), 1, gain, replay.jumped)
     return first, exact, deviations
 
 
@@ -315,7 +317,9 @@ def _nothing(value: Any) -> _Deviation | None:
     return _Deviation(zeros, torch.zeros(shape, dtype=torch.bool, device=tensor.device))
 
 
-def _add(total: _Deviation, value: Any, versions: torch.Tensor | None, count: int, gain: float) -> None:
+def _add(
+    total: _Deviation, value: Any, versions: torch.Tensor | None, count: int, gain: float, keep: bool
+) -> None:
     total.runs += count
     if versions is None:
         return
@@ -332,6 +336,8 @@ def _add(total: _Deviation, value: Any, versions: torch.Tensor | None, count: in
         )
     deviation = torch.nan_to_num((versions - exact) / gain, nan=0.0, posinf=0.0, neginf=0.0)
     total.square += deviation.square().sum(0)
+    if keep:
+        total.sizes.append(deviation.abs())
 
 
 def _kind(value: Any) -> Kind:
@@ -371,8 +377,15 @@ def _leaf_truth(
         y = y.to(wide_dtype(y.dtype))
     form = _output_format(native, arithmetic)
     integral = kind in ("int", "bool") or (kind == "scalar" and not is_real_or_complex(y.dtype))
+    unstable = deviation.changed
+    if wide is not None:
+        unstable = unstable | wide.changed
+        if not integral:
+            unstable = unstable | _jumps(deviation, wide, lam)
     spread = deviation.spread
-    pooled = pool(spread)
+    pooled = pool(spread, ~unstable)
+    if kind == "complex":
+        unstable = unstable.any(-1)
     exactly = exactly and (integral or bool((y == y.to(value.dtype).to(y.dtype)).all()))
     truth = LeafTruth(
         kind=kind,
@@ -388,21 +401,27 @@ def _leaf_truth(
         index=_index_truth(leaf, lam) if kind == "int" else None,
         exact=exactly and not integral,
     )
-    unstable = deviation.changed
-    if wide is not None:
-        if integral:
-            unstable = unstable | wide.changed
-        else:
-            # A kink scales with the perturbation; a jump does not care how small it is.
-            jump = wide.spread > lam * (spread + POOLED * pooled)
-            unstable = unstable | wide.changed | jump
-    if kind == "complex":
-        unstable = unstable.any(-1)
     if truth.index is not None:
         # Ties are settled by the keys, not by which of them the runs chose.
         unstable = torch.zeros_like(unstable)
     wrong = excess(truth, value)
     return dataclasses.replace(truth, decided=~(unstable | wrong))
+
+
+def _jumps(narrow: _Deviation, wide: _Deviation, lam: float) -> torch.Tensor:
+    """Where a result does not follow its perturbation in proportion, as a branch or a rounding to integer does.
+
+    Deviations are already divided by their gain, so a smooth result has equal spreads in both passes. A jump
+    shows only in the wide pass; or in few of the runs; or in half of them in both passes, and then relatively
+    less in the wide one, while most of the other elements spread far less.
+    """
+    near, far = narrow.spread, wide.spread
+    jump = far > lam * (near + POOLED * pool(near))
+    if near.numel():
+        jump = jump | ((far < 0.3 * near) & (near > 30.0 * near.median()))
+    if narrow.sizes:
+        jump = jump | (near > 12.0 * torch.cat(narrow.sizes).median(0).values)
+    return jump
 
 
 def _empty(native: Any) -> LeafTruth:

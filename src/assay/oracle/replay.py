@@ -126,15 +126,15 @@ class Replay(TorchDispatchMode):
         task_dtype: torch.dtype = torch.float32,
         gain: float = 1.0,
         serial: bool = False,
-        rounded: bool = False,
+        rounded: str | None = None,
         grid: bool = False,
         only: Sequence[str] | None = None,
     ) -> None:
         """Set up one pass.
 
         `gain` enlarges every perturbation; deviations are to be divided by it. `serial` perturbs the run
-        itself instead of keeping stacks. `rounded` really rounds operands of products and narrowing casts,
-        for predictions. `grid` looks for linear operations whose result is exactly representable in any order
+        itself instead of keeping stacks. `rounded` names a format (see `round_to`) to which operands of products
+        are really rounded, for predictions. `grid` looks for linear operations whose result is exactly representable in any order
         and leaves those unperturbed. `only` names operators: run i then perturbs only operator
         `only[i % len(only)]`.
         """
@@ -151,6 +151,7 @@ class Replay(TorchDispatchMode):
         self.table: dict[int, Record] = {}
         self.ops: Counter[str] = Counter()
         self.unmodelled: set[str] = set()
+        self.perturbed: set[str] = set()
         self.random = False
         self.jumped = False
         self.inexact = False
@@ -405,6 +406,7 @@ class Replay(TorchDispatchMode):
         """Perturb `out` by size · u · |out|; returns `out`."""
         if (not self.runs and not self.serial) or not is_real_or_complex(out.dtype) or out.numel() == 0:
             return out
+        self.perturbed.add(self.current)
         if self.grid:
             self.inexact = True
         if out.is_complex() or self.only is not None:
@@ -432,6 +434,7 @@ class Replay(TorchDispatchMode):
         """Perturb `out` by normal values of finite standard deviation `deviation` (already times the gain)."""
         if (not self.runs and not self.serial) or out.numel() == 0:
             return out
+        self.perturbed.add(self.current)
         if self.grid:
             self.inexact = True
         real = torch.view_as_real(out) if out.is_complex() else out
@@ -468,8 +471,6 @@ class Replay(TorchDispatchMode):
         if unit <= self.unit and name != "tf32":
             return t
         nearest = round_to(t, name)
-        if self.rounded:
-            return nearest
         if not self.runs and not self.serial:
             return t
         moved = (nearest != t) & torch.isfinite(nearest) & torch.isfinite(t)
@@ -482,15 +483,20 @@ class Replay(TorchDispatchMode):
             # An exact run that happens to be representable says nothing of the perturbed ones.
             moved = torch.isfinite(t) & (t != 0)
         # A uniform error of at most u|t|, on average 0.7 of that over a binade, has deviation 0.4 u|t|.
-        return self.shift(copy, t.abs() * moved * (0.5 * unit * self.gain))
+        operator, self.current = self.current, f"rounding to {name}"
+        self.shift(copy, t.abs() * moved * (0.5 * unit * self.gain))
+        self.current = operator
+        return copy
 
     def operand(self, t: torch.Tensor) -> torch.Tensor:
         """`t` as a product sees it under the declared arithmetic."""
+        if self.rounded is not None:
+            return round_to(t, self.rounded) if is_real_or_complex(t.dtype) else t
         name = self.arithmetic.product_operands
         if name is None:
             return t
         found = self.table.get(_key(t))
-        if found is not None and found.stored == name and not self.rounded:
+        if found is not None and found.stored == name:
             return t
         return self.rounding(t, name)
 

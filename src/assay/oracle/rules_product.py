@@ -254,6 +254,34 @@ def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[st
     return (out, *rest)
 
 
+def _convolution_backward(
+    replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients of a convolution: sums over output channels and window, and over batch and positions."""
+    args = replay.widen(args)
+    replay.note(func)
+    grad, x, weight = (replay.operand(t) for t in args[:3])
+    rest, mask = list(args[3:10]), list(args[10])
+    groups = rest[6]
+    products = [mask[0], mask[1], False]
+    out = list(replay.run(func, (grad, x, weight, *rest, products), {}))
+    if (replay.runs or replay.serial) and grad.numel() and x.numel():
+        kernel = product_of(weight.shape[2:])
+        terms = (grad.shape[1] // groups * kernel, grad.shape[0] * product_of(grad.shape[2:]))
+        square = _square(grad)
+        for i, (u, w) in enumerate(((x, _square(weight)), (_square(x), weight))):
+            if not mask[i]:
+                continue
+            one = [i == 0, i == 1, False]
+            squares = func(square, u, w, *rest, one)[i].clamp(min=0.0)
+            replay.absolute(out[i], (terms[i] / 3.0 * out[i].square() + terms[i] / 2.0 * squares).sqrt())
+    if mask[2]:
+        with replay.inside():
+            out[2] = torch.sum(args[0], [d for d in range(grad.dim()) if d != 1])
+    return tuple(out)
+
+
+RULES["aten::convolution_backward"] = _convolution_backward
 for _name in ("mm", "bmm", "mv", "dot", "vdot"):
     RULES[f"aten::{_name}"] = _matmul
     BATCHED[f"aten::{_name}"] = _batched_matmul

@@ -36,6 +36,12 @@ for _name in (
     EXACT.add(f"prims::{_name}")
 
 
+# Source positions of nearest-neighbour resampling depend on shapes alone: no rounding of data moves them.
+for _name in ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"):
+    EXACT.add(f"aten::{_name}")
+    EXACT.add(f"aten::_{_name.replace('nearest', 'nearest_exact')}")
+
+
 def _batched_cat(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     tensors = args[0]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)

@@ -237,31 +237,28 @@ def classes(x: torch.Tensor) -> torch.Tensor:
     return kind
 
 
-def pool(spread: torch.Tensor) -> torch.Tensor:
+def pool(spread: torch.Tensor, use: torch.Tensor | None = None) -> torch.Tensor:
     """rms of `spread` over the smallest scale each element shares: its row, its plane, or its slice on any axis.
 
-    The minimum over those pools keeps a small row, column or channel from being excused by a large one.
-    Only pools of at least 16 elements count; if there are none the whole tensor is the pool.
-    Shape: broadcastable to `spread`.
+    The minimum over those pools keeps a small row, column or channel from being excused by a large one. Only
+    pools of at least 16 elements count; if there are none the whole tensor is the pool. Elements where `use` is
+    False (they jump, and would excuse their neighbours) are left out. Shape: broadcastable to `spread`.
     """
     square = spread.square()
-    whole = square.mean().sqrt() if spread.numel() else square.sum()
+    weight = torch.ones_like(square) if use is None else use.to(square.dtype)
+    square = square * weight
     rank = spread.dim()
-    if rank == 0:
-        return whole
-    best: torch.Tensor | None = None
-    seen: set[tuple[int, ...]] = set()
-    groups = [(rank - 1,)]
+    whole = square.sum() / weight.sum().clamp(min=1.0)
+    if rank == 0 or spread.numel() == 0:
+        return whole.sqrt()
+    groups: list[tuple[int, ...]] = [(rank - 1,)]
     if rank >= 3:
         groups.append((rank - 2, rank - 1))
     groups += [tuple(d for d in range(rank) if d != axis) for axis in range(rank)]
-    for dims in groups:
-        count = math.prod(spread.shape[d] for d in dims)
-        if dims in seen or count < POOL_MINIMUM:
+    best: torch.Tensor | None = None
+    for dims in dict.fromkeys(groups):
+        if math.prod(spread.shape[d] for d in dims) < POOL_MINIMUM:
             continue
-        seen.add(dims)
-        level = square.mean(dims, keepdim=True)
+        level = square.sum(dims, keepdim=True) / weight.sum(dims, keepdim=True).clamp(min=1.0)
         best = level if best is None else torch.minimum(best, level)
-    if best is None:
-        return whole.expand((1,) * rank).clone()
-    return best.sqrt()
+    return whole.sqrt().reshape((1,) * rank) if best is None else best.sqrt()

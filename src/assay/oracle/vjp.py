@@ -1,0 +1,110 @@
+"""Truths for gradients: the same replay through autograd's vector-Jacobian product in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from assay.oracle.arithmetic import Arithmetic, arithmetic_for, is_real_or_complex
+from assay.oracle.evaluate import RUNS, replaying, truths
+from assay.oracle.reference import Reference, copied_inputs, copied_module, task_dtype
+from assay.oracle.replay import Replay
+from assay.oracle.truth import LAMBDA, Evaluation
+
+
+def cotangents(outputs: Any, seed: int) -> list[torch.Tensor | None]:
+    """Random gradients for the leaves of `outputs`: standard normal, of each leaf's shape, dtype and device.
+
+    None for leaves that are no floating or complex tensors. The numbers depend on `seed`, the position and
+    the shape only, so reference and candidate get the same ones.
+    """
+    found: list[torch.Tensor | None] = []
+    for i, leaf in enumerate(pytree.tree_leaves(outputs, is_leaf=lambda v: v is None)):
+        if not isinstance(leaf, torch.Tensor) or not is_real_or_complex(leaf.dtype):
+            found.append(None)
+            continue
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + i)
+        base = torch.complex64 if leaf.is_complex() else torch.float32
+        drawn = torch.randn(tuple(leaf.shape), dtype=base, generator=generator)
+        found.append(drawn.to(dtype=leaf.dtype, device=leaf.device))
+    return found
+
+
+def gradient_names(
+    module: Reference, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> list[str]:
+    """What each leaf of an `evaluate_vjp` is the gradient of: `input N` by tensor leaf, then parameter names."""
+    leaves = pytree.tree_leaves((list(inputs), dict(kwargs or {})))
+    names = [f"input {i}" for i, t in enumerate(leaves) if _differentiable(t)]
+    if isinstance(module, torch.nn.Module):
+        names += [name for name, p in module.named_parameters() if p.requires_grad]
+    return names
+
+
+def _differentiable(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and is_real_or_complex(value.dtype)
+
+
+def evaluate_vjp(
+    module: Reference,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    grad_seed: int = 0,
+    arithmetic: Arithmetic | None = None,
+    runs: int = RUNS,
+    seed: int = 0,
+    lam: float = LAMBDA,
+) -> Evaluation:
+    """Truths for the gradients of every floating input and every parameter that requires one.
+
+    The output's gradients are `cotangents(outputs, grad_seed)`. Leaves come in the order of
+    `gradient_names`; kind `none` where the reference gives no gradient. A reference without any
+    differentiable output yields only such leaves.
+    """
+    values = (list(inputs), dict(kwargs or {}))
+    dtype = task_dtype(module, values)
+    chosen = arithmetic if arithmetic is not None else arithmetic_for(dtype)
+
+    def call(replay: Replay | None) -> list[Any]:
+        own = copied_module(module, replay)
+        positional, keywords = copied_inputs(values, replay)
+        targets = [t for t in pytree.tree_leaves((positional, keywords)) if _differentiable(t)]
+        for t in targets:
+            t.requires_grad_(True)
+        if isinstance(own, torch.nn.Module):
+            targets += [p for p in own.parameters() if p.requires_grad]
+        with torch.enable_grad(), replaying(replay):
+            out = pytree.tree_leaves(own(*positional, **keywords), is_leaf=lambda v: v is None)
+            native = [t if replay is None else _nominal(t, replay) for t in out]
+            pairs = [
+                (
+                    t,
+                    g
+                    if replay is None
+                    else g.to(t.device, torch.complex128 if t.is_complex() else torch.float64),
+                )
+                for t, g in zip(out, cotangents(native, grad_seed), strict=True)
+                if g is not None and t.requires_grad
+            ]
+            if not pairs or not targets:
+                return [None] * len(targets)
+            grads = torch.autograd.grad(
+                [t for t, _ in pairs], targets, [g for _, g in pairs], allow_unused=True
+            )
+        return [None if g is None else g.detach() for g in grads]
+
+    size = sum(t.numel() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor))
+    if isinstance(module, torch.nn.Module):
+        size += sum(t.numel() for t in module.parameters())
+    return truths(call, dtype, chosen, runs=runs, seed=seed, lam=lam, size=3 * size)
+
+
+def _nominal(t: Any, replay: Replay) -> Any:
+    """A stand-in for an output of the replay, with the dtype it has natively."""
+    if not _differentiable(t):
+        return t
+    return torch.empty((), dtype=replay.nominal(t), device=t.device).expand(t.shape)
