@@ -61,6 +61,10 @@ class Stream:
     def synchronize(self) -> None:
         """Return at once."""
 
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured."""
+        return graph.capturing is not None
+
     def __enter__(self) -> Stream:
         self._context = StreamContext(self)
         self._context.__enter__()
@@ -214,12 +218,13 @@ def _set_device(device: Any) -> None:
     map_device(device)
 
 
-def _noop(*args: Any, **kwargs: Any) -> None:
-    return None
+def _always(value: Any) -> Callable[..., Any]:
+    """A function of its own for each name: torch's compiler tells functions apart by identity."""
 
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        return value
 
-def _zero(*args: Any, **kwargs: Any) -> int:
-    return 0
+    return answer
 
 
 def _answers(target: Target) -> dict[str, Any]:
@@ -254,9 +259,9 @@ def _answers(target: Target) -> dict[str, Any]:
         "device": Device,
         "_DeviceGuard": Device,
         "device_of": DeviceOf,
-        "is_available": lambda: True,
+        "is_available": _always(True),
         "is_initialized": lambda: True,
-        "init": _noop,
+        "init": _always(None),
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _set_device,
@@ -267,7 +272,7 @@ def _answers(target: Target) -> dict[str, Any]:
         "get_arch_list": lambda: ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"],
         "get_gencode_flags": lambda: "",
         "can_device_access_peer": lambda device, peer: False,
-        "synchronize": _noop,
+        "synchronize": _always(None),
         "stream": StreamContext,
         "current_stream": current_stream,
         "default_stream": lambda device=None: _DEFAULT_STREAM,
@@ -277,8 +282,8 @@ def _answers(target: Target) -> dict[str, Any]:
         "graph_pool_handle": lambda: (0, 0),
         "is_bf16_supported": lambda including_emulation=True: target.capability >= (8, 0),
         "is_tf32_supported": lambda: target.capability >= (8, 0),
-        "empty_cache": _noop,
-        "ipc_collect": _noop,
+        "empty_cache": _always(None),
+        "ipc_collect": _always(None),
         "mem_get_info": lambda device=None: (target.total_memory - (1 << 30), target.total_memory),
         "memory_stats": lambda device=None: {},
         "memory_stats_as_nested_dict": lambda device=None: {},
@@ -287,24 +292,24 @@ def _answers(target: Target) -> dict[str, Any]:
         "list_gpu_processes": lambda device=None: "",
         "get_allocator_backend": lambda: "native",
         "use_mem_pool": _nothing,
-        "caching_allocator_enable": _noop,
-        "set_per_process_memory_fraction": _noop,
+        "caching_allocator_enable": _always(None),
+        "set_per_process_memory_fraction": _always(None),
         "get_per_process_memory_fraction": lambda device=None: 1.0,
-        "manual_seed": _noop,
-        "manual_seed_all": _noop,
-        "seed": _noop,
-        "seed_all": _noop,
+        "manual_seed": _always(None),
+        "manual_seed_all": _always(None),
+        "seed": _always(None),
+        "seed_all": _always(None),
         "initial_seed": lambda: generator.initial_seed(),
         "get_rng_state": lambda device="cuda": state[0],
         "get_rng_state_all": lambda: [state[0]],
         "set_rng_state": set_rng_state,
         "set_rng_state_all": lambda states: set_rng_state(states[0]),
         "default_generators": (generator,),
-        "set_sync_debug_mode": _noop,
+        "set_sync_debug_mode": _always(None),
         "get_sync_debug_mode": lambda: 0,
         "current_blas_handle": lambda: 0,
-        "utilization": _zero,
-        "_sleep": _noop,
+        "utilization": _always(0),
+        "_sleep": _always(None),
         "has_half": True,
         "has_magma": False,
     }
@@ -316,14 +321,14 @@ def _answers(target: Target) -> dict[str, Any]:
         "memory_cached",
         "max_memory_cached",
     ):
-        answers[name] = _zero
+        answers[name] = _always(0)
     for name in (
         "reset_peak_memory_stats",
         "reset_max_memory_allocated",
         "reset_max_memory_cached",
         "reset_accumulated_memory_stats",
     ):
-        answers[name] = _noop
+        answers[name] = _always(None)
     return answers
 
 
@@ -357,7 +362,7 @@ def install_cuda(target: Target) -> None:
 
     nvtx = torch.cuda.nvtx
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
-        setattr(nvtx, name, _zero)
+        setattr(nvtx, name, _always(0))
     nvtx.range = _nothing
 
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
@@ -371,15 +376,15 @@ def install_cuda(target: Target) -> None:
 
     accelerator = torch.accelerator
     for name, value in {
-        "is_available": lambda: True,
+        "is_available": _always(True),
         "device_count": lambda: 1,
         "current_accelerator": lambda check_available=False: torch.device("cuda"),
         "current_device_index": lambda: 0,
         "current_device_idx": lambda: 0,
-        "set_device_index": _noop,
+        "set_device_index": _always(None),
         "current_stream": answers["current_stream"],
         "set_stream": answers["set_stream"],
-        "synchronize": _noop,
+        "synchronize": _always(None),
     }.items():
         setattr(accelerator, name, value)
 
