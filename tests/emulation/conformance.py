@@ -104,6 +104,10 @@ def ints(dtype, seed=0):
 
 
 def values(dtype, seed=0):
+    if dtype in FP8:
+        # How torch converts what lies beyond the range differs between its releases.
+        top = torch.finfo(dtype).max
+        return floats(seed).nan_to_num(0.0, top, -top).clamp(-top, top).float().to(dtype)
     return floats(seed).to(dtype) if dtype.is_floating_point else ints(dtype, seed)
 
 
@@ -369,20 +373,238 @@ def block_pointer_kernel(x_ptr, r_ptr, M, K, BM: tl.constexpr, BK: tl.constexpr)
         p = tl.advance(p, (0, BK))
     q = tl.make_block_ptr(r_ptr, (M, BK), (BK, 1), (0, 0), (BM, BK), (1, 0))
     tl.store(q, total, boundary_check=(0, 1))
+
+
+@triton.jit
+def descriptor_kernel(x_ptr, r_ptr, M, K, BM: tl.constexpr, BK: tl.constexpr):
     desc = tl.make_tensor_descriptor(x_ptr, [M, K], [K, 1], [BM, BK])
     d = desc.load([2, 4])
     out = tl.make_tensor_descriptor(r_ptr + 64 * BK, [M, BK], [BK, 1], [BM, BK])
     out.store([0, 0], d)
 
 
-UNARY_LIBDEVICE = (
-    "acos acosh asin asinh atan atanh cbrt ceil cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc erfcinv erfcx "
-    "erfinv exp exp10 exp2 expm1 floor j0 j1 lgamma log log10 log1p log2 logb nearbyint normcdf normcdfinv rcbrt rint "
-    "round rsqrt saturatef sin sinh sinpi sqrt tan tanh tgamma trunc y0 y1 abs fast_expf fast_tanf fast_logf"
-).split()
-BINARY_LIBDEVICE = (
-    "atan2 copysign fdim fmod hypot nextafter pow remainder rhypot add_rd mul_ru div_rz sub_rn".split()
-)
+OUTSIDE = 7
+
+
+@triton.jit
+def integer_mask_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + o, tl.load(r_ptr + o, mask=o & 1))
+
+
+@triton.jit
+def one_is_converted_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, n.to(tl.float32))
+
+
+@triton.jit
+def block_condition_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    if o > 3:
+        tl.store(r_ptr, 1.0)
+
+
+@triton.jit
+def integer_and_kernel(r_ptr, n, N: tl.constexpr):
+    m = n + 1
+    k = n + 2
+    if m and k:
+        tl.store(r_ptr, 1.0)
+
+
+@triton.jit
+def assigned_size_kernel(r_ptr, n, N: tl.constexpr):
+    half = N // 2
+    tl.store(r_ptr + tl.arange(0, half), 1.0)
+
+
+@triton.jit
+def annotated_size_kernel(r_ptr, n, N: tl.constexpr):
+    half: tl.constexpr = N // 2
+    tl.store(r_ptr + tl.arange(0, half), 1.0)
+
+
+@triton.jit
+def short_dot_kernel(r_ptr, n, N: tl.constexpr):
+    a = tl.zeros((16, 8), dtype=tl.float16)
+    b = tl.zeros((8, 16), dtype=tl.float16)
+    tl.store(r_ptr, tl.sum(tl.dot(a, b)))
+
+
+@triton.jit
+def small_dot_kernel(r_ptr, n, N: tl.constexpr):
+    a = tl.zeros((4, 16), dtype=tl.float32)
+    b = tl.zeros((16, 8), dtype=tl.float32)
+    tl.store(r_ptr, tl.sum(tl.dot(a, b)))
+
+
+@triton.jit
+def global_number_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, OUTSIDE + n)
+
+
+@triton.jit
+def carried_type_kernel(r_ptr, n, N: tl.constexpr):
+    total = 0
+    for _ in range(n):
+        total += 0.5
+    tl.store(r_ptr, total)
+
+
+@triton.jit
+def block_not_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + o, 1.0, mask=not (o > 3))
+
+
+@triton.jit
+def block_and_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + o, 1.0, mask=(o > 3) and (o < 9))
+
+
+@triton.jit
+def wider_mask_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + o, tl.load(r_ptr + n, mask=o < n, other=0.0))
+
+
+@triton.jit
+def mixed_sign_division_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + o, (o.to(tl.uint32) // n).to(tl.float32))
+
+
+@triton.jit
+def float_floor_division_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, (n * 0.5) // 2)
+
+
+@triton.jit
+def unsigned_and_negative_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N).to(tl.uint32)
+    tl.store(r_ptr + o, (o + -1).to(tl.float32))
+
+
+@triton.jit
+def half_exp_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, tl.exp(tl.load(r_ptr).to(tl.float16)))
+
+
+@triton.jit
+def python_power_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, tl.load(r_ptr) ** 2)
+
+
+@triton.jit
+def shape_arithmetic_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr + tl.arange(0, o.shape[0] // 2), 1.0)
+
+
+@triton.jit
+def mismatched_dot_kernel(r_ptr, n, N: tl.constexpr):
+    a = tl.zeros((16, 16), dtype=tl.float16)
+    b = tl.zeros((16, 16), dtype=tl.float32)
+    tl.store(r_ptr, tl.sum(tl.dot(a, b)))
+
+
+@triton.jit
+def chained_assignment_kernel(r_ptr, n, N: tl.constexpr):
+    a = b = 1.0
+    tl.store(r_ptr, a + b)
+
+
+@triton.jit
+def absolute_value_kernel(r_ptr, n, N: tl.constexpr):
+    tl.store(r_ptr, abs(tl.load(r_ptr)))
+
+
+@triton.jit
+def builtin_sum_kernel(r_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(r_ptr, sum(o))
+
+
+ACCEPTED_OR_NOT = [
+    integer_mask_kernel, one_is_converted_kernel, block_condition_kernel, integer_and_kernel, assigned_size_kernel,
+    annotated_size_kernel, short_dot_kernel, small_dot_kernel, global_number_kernel, carried_type_kernel,
+    block_not_kernel, block_and_kernel, wider_mask_kernel, mixed_sign_division_kernel, float_floor_division_kernel,
+    unsigned_and_negative_kernel, half_exp_kernel, python_power_kernel, shape_arithmetic_kernel,
+    mismatched_dot_kernel, chained_assignment_kernel, absolute_value_kernel, builtin_sum_kernel,
+]  # fmt: skip
+
+
+UNARY_LIBDEVICE = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "cospi",
+    "cyl_bessel_i0",
+    "cyl_bessel_i1",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
+    "exp",
+    "exp10",
+    "exp2",
+    "expm1",
+    "floor",
+    "j0",
+    "j1",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logb",
+    "nearbyint",
+    "normcdf",
+    "normcdfinv",
+    "rcbrt",
+    "rint",
+    "round",
+    "rsqrt",
+    "saturatef",
+    "sin",
+    "sinh",
+    "sinpi",
+    "sqrt",
+    "tan",
+    "tanh",
+    "tgamma",
+    "trunc",
+    "y0",
+    "y1",
+    "abs",
+    "fast_expf",
+    "fast_tanf",
+    "fast_logf",
+]
+BINARY_LIBDEVICE = [
+    "atan2",
+    "copysign",
+    "fdim",
+    "fmod",
+    "hypot",
+    "nextafter",
+    "pow",
+    "remainder",
+    "rhypot",
+    "add_rd",
+    "mul_ru",
+    "div_rz",
+    "sub_rn",
+]
 
 
 @triton.jit
@@ -598,6 +820,8 @@ def cases(device):
         x = torch.arange(14 * 36, dtype=torch.float32).reshape(14, 36)
         r = empty(128, 16, dtype=torch.float32)
         block_pointer_kernel[(1,)](put(x), r, 14, 36, BM=16, BK=16)
+        triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+        descriptor_kernel[(1,)](put(x), r, 14, 36, BM=16, BK=16)
         return {"r": r}
 
     yield "block-pointers", block_pointers
@@ -621,6 +845,16 @@ def cases(device):
             return {"r": r}
 
         yield f"approximate-libdevice2-{function}", call_two
+
+    for kernel in ACCEPTED_OR_NOT:
+        for argument in (1, 3):
+
+            def accepted(kernel=kernel, argument=argument):
+                r = torch.ones(64, device=device)
+                kernel[(1,)](r, argument, N=16)
+                return {"r": r}
+
+            yield f"accepts-{argument}-{kernel.fn.__name__}", accepted
 
     def integer_functions():
         r = empty(19, N, dtype=torch.int32)

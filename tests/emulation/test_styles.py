@@ -20,7 +20,9 @@ def close(actual, expected, **kwargs):
 
 
 @triton.jit
-def softmax_kernel(out_ptr, in_ptr, in_stride, out_stride, n_rows, n_cols, BLOCK: tl.constexpr, STAGES: tl.constexpr):
+def softmax_kernel(
+    out_ptr, in_ptr, in_stride, out_stride, n_rows, n_cols, BLOCK: tl.constexpr, STAGES: tl.constexpr
+):
     start, step = tl.program_id(0), tl.num_programs(0)
     for row in tl.range(start, n_rows, step, num_stages=STAGES):
         cols = tl.arange(0, BLOCK)
@@ -125,7 +127,9 @@ def test_autotuned_matmul(emulation, dtype, forced):
     assert {d[:2] for d in launch.dots} == {(short, "ieee")}
 
 
-@triton.autotune(configs=[triton.Config({"B": 16}), triton.Config({"B": 32})], key=["n"], reset_to_zero=["out_ptr"])
+@triton.autotune(
+    configs=[triton.Config({"B": 16}), triton.Config({"B": 32})], key=["n"], reset_to_zero=["out_ptr"]
+)
 @triton.jit
 def tuned_sum_reset(x_ptr, out_ptr, n, B: tl.constexpr):
     o = tl.program_id(0) * B + tl.arange(0, B)
@@ -233,7 +237,7 @@ class FusedLayerNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        x, w = ctx.saved_tensors
+        w = ctx.saved_tensors[1]
         scratch = torch.zeros(grad.shape, device="cuda")
         return scratch + grad * w, None, None, None
 
@@ -254,7 +258,9 @@ def test_backward_allocates_on_the_gpu():
 
 
 @triton.jit
-def attention_kernel(q_ptr, k_ptr, v_ptr, o_ptr, scale, T, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, scale, T, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+):
     start = tl.program_id(0)
     head = tl.program_id(1)
     base = head * T * D

@@ -97,6 +97,7 @@ class _Parameter:
     const: bool
     dtype: Any
     default: Any
+    specialize: bool
 
 
 class _Bound:
@@ -119,6 +120,8 @@ class _Bound:
         converted, signature = self._convert(value, parameter, index)
         self.values[parameter.name] = converted
         self.signature[parameter.name] = signature
+        if signature == "constexpr":
+            self.constexprs[parameter.name] = _plain(converted)
 
     def _convert(self, value: Any, parameter: _Parameter, index: int) -> tuple[Any, str]:
         if isinstance(value, torch.Tensor):
@@ -130,6 +133,9 @@ class _Bound:
             dtype = parameter.dtype or tl.int1
             return self.machine.semantic.scalar_constant(value, dtype), "u1"
         if isinstance(value, int):
+            if value == 1 and parameter.specialize:
+                # The compiler takes the integer 1 for a constant; it has no methods then.
+                return 1, "constexpr"
             dtype = parameter.dtype or _int_type(value)
             return self.machine.semantic.scalar_constant(value, dtype), _short(dtype)
         if isinstance(value, float):
@@ -274,7 +280,8 @@ def kernel_class(machine: Machine) -> type:
             self.__qualname__ = fn.__qualname__
             parameters = inspect.signature(fn).parameters.values()
             self.arg_names = [p.name for p in parameters]
-            self._parameters = [_parameter(p) for p in parameters]
+            fixed = set(kwargs.get("do_not_specialize") or ())
+            self._parameters = [_parameter(p, not ({i, p.name} & fixed)) for i, p in enumerate(parameters)]
             self.constexprs = [i for i, p in enumerate(self._parameters) if p.constexpr]
             self.cache: dict[int, Any] = defaultdict(dict)
             self.hash = None
@@ -416,7 +423,7 @@ def kernel_class(machine: Machine) -> type:
     return Kernel
 
 
-def _parameter(parameter: inspect.Parameter) -> _Parameter:
+def _parameter(parameter: inspect.Parameter, specialize: bool) -> _Parameter:
     annotation = parameter.annotation
     text = "" if annotation is inspect.Parameter.empty else _normalize_ty(annotation)
     constexpr = "constexpr" in text
@@ -430,7 +437,8 @@ def _parameter(parameter: inspect.Parameter) -> _Parameter:
             dtype = tl.str_to_ty(canonical)
         except Exception:
             dtype = None
-    return _Parameter(parameter.name, constexpr, const, dtype, parameter.default)
+    specialize = specialize and dtype is None
+    return _Parameter(parameter.name, constexpr, const, dtype, parameter.default, specialize)
 
 
 def _grid(grid: Any, given: dict[str, Any]) -> tuple[int, int, int]:

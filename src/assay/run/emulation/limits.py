@@ -27,6 +27,9 @@ LIMITS: dict[str, str] = {
     "inline_assembly": "inline assembly is not emulated.",
     "torch_kernels": "torch operations are those of the CPU; cuBLAS and cuDNN round and order differently.",
     "unmarked_host": "a tensor made without naming a device counts as a GPU tensor.",
+    "compile_errors": (
+        "code that Triton's compiler rejects for types that change around a loop or branch runs here."
+    ),
     "torch_compile": "torch.compile runs the function eagerly.",
     "random_numbers": "torch.randn and its kin draw from the CPU generator.",
 }

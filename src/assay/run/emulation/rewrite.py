@@ -7,7 +7,9 @@ Where the two differ:
 * the truth value of a block of several elements is an error;
 * ``range`` gives 32-bit (or 64-bit) tensors, which wrap as registers do;
 * ``min`` and ``max`` are Triton's;
-* ``assert`` does nothing outside debug mode.
+* ``assert`` does nothing outside debug mode;
+* names that the compiler does not let a kernel see (numbers of the module, Python's other
+  builtins) raise `NameError` where they are used.
 
 The rewritten function keeps its file and line numbers, its module's namespace (nothing is
 added to it) and its closure.
@@ -16,13 +18,16 @@ added to it) and its closure.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import triton.language as tl
+from triton import knobs
+from triton.runtime.jit import JITCallable
 
 from .reduce import AmbiguousTruth
 from .values import scalar, tensor
@@ -40,8 +45,10 @@ def _lazy(value: ast.expr) -> ast.Lambda:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, shadowed: set[str]) -> None:
-        self.replaced = {"range", "min", "max"} - shadowed
+    def __init__(self, local: set[str], outer: dict[str, Any]) -> None:
+        self.replaced = {"range", "min", "max"} - local - set(outer)
+        self.hidden = {name for name, value in outer.items() if name not in local and not _visible(value)}
+        self.missing = set(vars(builtins)) - _BUILTINS - local - set(outer)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         if len(node.targets) > 1:
@@ -93,9 +100,54 @@ class _Rewriter(ast.NodeTransformer):
         return ast.Expr(value=self.visit(node.test))
 
     def visit_Name(self, node: ast.Name) -> Any:
-        if isinstance(node.ctx, ast.Load) and node.id in self.replaced:
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        if node.id in self.replaced:
             return ast.Name(id=_PREFIX + node.id, ctx=ast.Load())
+        if node.id in self.missing:
+            return _call("missing", ast.Constant(value=f"{node.id} is not defined"))
+        if node.id in self.hidden:
+            text = f"Cannot access global variable {node.id} from within @jit'ed function."
+            return _call("missing", ast.Constant(value=text))
         return node
+
+
+# What the compiler offers of Python's builtins.
+_BUILTINS = frozenset(
+    [
+        "len",
+        "list",
+        "range",
+        "float",
+        "int",
+        "isinstance",
+        "getattr",
+        "hasattr",
+        "print",
+        "min",
+        "max",
+        "True",
+        "False",
+        "None",
+        "tuple",
+        "str",
+        "bool",
+    ]
+)
+
+
+def _visible(value: Any) -> bool:
+    """Whether the compiler lets a kernel refer to this value of its module or closure."""
+    if isinstance(value, (ModuleType, JITCallable, tl.constexpr, tl.dtype)):
+        return True
+    if getattr(value, "_assay_kernel", False) or knobs.compilation.allow_non_constexpr_globals:
+        return True
+    if getattr(value, "__triton_builtin__", False) or getattr(value, "__triton_aggregate__", False):
+        return True
+    module = getattr(value, "__module__", "") or ""
+    if module.startswith(("triton.language", "triton.experimental.gluon.language")):
+        return True
+    return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def _bound_names(function: ast.FunctionDef) -> set[str]:
@@ -127,11 +179,11 @@ def rewrite(fn: FunctionType, helpers: dict[str, Callable[..., Any]]) -> Callabl
     args.defaults = [ast.Constant(value=None) for _ in args.defaults]
     args.kw_defaults = [None if d is None else ast.Constant(value=None) for d in args.kw_defaults]
 
-    shadowed = _bound_names(function) | set(fn.__globals__) | set(fn.__code__.co_freevars)
-    rewriter = _Rewriter(shadowed)
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    outer = {**fn.__globals__, **{name: cell.cell_contents for name, cell in cells.items()}}
+    rewriter = _Rewriter(_bound_names(function), outer)
     function.body = [rewriter.visit(statement) for statement in function.body]
 
-    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     outer_names = [*(_PREFIX + name for name in helpers), *cells]
     factory = ast.FunctionDef(
         name=_PREFIX + "factory",
@@ -202,6 +254,9 @@ def helpers_for(semantic: Any) -> dict[str, Callable[..., Any]]:
     def negate(value: Any) -> Any:
         return semantic.not_(value) if isinstance(value, tensor) else not value
 
+    def missing(text: str) -> Any:
+        raise NameError(text)
+
     def device_range(*args: Any, **_: Any) -> Iterator[Any]:
         bounds = [semantic.to_tensor(a) for a in args]
         dtype = bounds[0].dtype
@@ -234,6 +289,7 @@ def helpers_for(semantic: Any) -> dict[str, Callable[..., Any]]:
         "and": connect("logical_and", False),
         "or": connect("logical_or", True),
         "not": negate,
+        "missing": missing,
         "range": device_range,
         "min": extreme("min", min),
         "max": extreme("max", max),
