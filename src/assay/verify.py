@@ -129,10 +129,10 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     progress("start", 0, 0)
     zygote.wait_ready()
     clock.start = time.monotonic() - clock.began
-    reference = ReferenceSession(zygote, task, numerics(contract))
-    limits = Limits(address_space=_address_space(device))
+    reference = ReferenceSession(zygote, task, numerics(contract), device=device)
+    limits = Limits(address_space=address_space(device))
     sessions = [
-        CandidateSession(zygote, candidate.source, _entries(task, candidate),
+        CandidateSession(zygote, candidate.source, entries(task, candidate),
                          {"device": device, "target": options.target}, limits)
         for _ in range(max(1, options.lanes))
     ]
@@ -264,12 +264,13 @@ def numerics(contract: Contract) -> dict[str, Any]:
     return chosen
 
 
-def _entries(task: Task, candidate: Candidate) -> list[str]:
+def entries(task: Task, candidate: Candidate) -> list[str]:
+    """Names that the candidate's entry point may have, in the order tried."""
     names = [candidate.entry] if candidate.entry else []
     return list(dict.fromkeys([*names, *task.candidate_entries]))
 
 
-def _address_space(device: str) -> int:
+def address_space(device: str) -> int:
     """Address space of a candidate worker, bytes: a quarter of the free memory beside its libraries; no limit on GPU."""
     return 0 if device == "cuda" else (4 << 30) + free_bytes() // 4
 

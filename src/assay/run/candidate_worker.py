@@ -26,6 +26,7 @@ import torch
 from assay.run import bait, codec, integrity, weights, wire
 
 ERROR_TEXT = 2000
+RED_ZONE = 512
 
 
 class _State:
@@ -167,21 +168,37 @@ def _own(value: Any) -> Any:
 
 
 class _Arena:
-    """The probe's region of shared memory, as tensors."""
+    """The probe's region of shared memory, as tensors.
+
+    On a GPU each storage is copied to the device with its red zones round it, and copied back after the calls,
+    so that the judge reads the same bytes whatever the device.
+    """
 
     def __init__(self, state: _State, region: dict[str, int]) -> None:
         self._device = state.device
         self._map = mmap.mmap(state.arena_fd, region["size"], offset=region["offset"]) if region["size"] else None
+        self._mirrors: list[tuple[int, torch.Tensor]] = []
 
     def tensor(self, place: dict[str, Any]) -> torch.Tensor:
         """The tensor at one placement: dtype, shape, stride, offset (elements), start (bytes), length (elements)."""
         dtype = codec.DTYPES[place["dtype"]]
         if self._map is None or place["length"] == 0:
             return torch.empty(place["shape"], dtype=dtype, device=self._device)
-        flat = torch.frombuffer(self._map, dtype=dtype, count=place["length"], offset=place["start"])
-        if self._device != "cpu":
-            flat = flat.to(self._device)
-        return flat.as_strided(place["shape"], place["stride"], place["offset"])
+        if self._device == "cpu":
+            flat = torch.frombuffer(self._map, dtype=dtype, count=place["length"], offset=place["start"])
+            return flat.as_strided(place["shape"], place["stride"], place["offset"])
+        begin, size = place["start"] - RED_ZONE, place["length"] * dtype.itemsize
+        raw = torch.frombuffer(self._map, dtype=torch.uint8, count=size + 2 * RED_ZONE, offset=begin)
+        mirror = raw.to(self._device)
+        self._mirrors.append((begin, mirror))
+        flat = mirror[RED_ZONE:RED_ZONE + size].view(dtype)
+        return flat.as_strided(place["shape"], place["stride"], flat.storage_offset() + place["offset"])
+
+    def write_back(self) -> None:
+        """Copy what the device holds now into the shared memory."""
+        for begin, mirror in self._mirrors:
+            assert self._map is not None
+            self._map[begin:begin + mirror.numel()] = bytes(codec.tensor_bytes(mirror))
 
 
 def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
@@ -249,6 +266,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             late, pieces = codec.pack(kept[:-1])
             reply["late"] = late
             chunks += pieces
+        arena.write_back()
         after = weights.named_state(model)
         reply["parameters_changed"] = [
             n for n, t in before.items()
