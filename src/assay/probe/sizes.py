@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from assay.probe.beside import legal, nearest, varying
 from assay.probe.blocks import block_constants
 from assay.task.facts import Study, TaskSize
 
@@ -21,8 +22,6 @@ __all__ = ["SizeVariant", "block_constants", "plan_sizes", "small_sizes"]
 _COUNTS: dict[Tier, int] = {"quick": 8, "standard": 24, "deep": 96}
 _USUAL_BLOCKS = (32, 128, 1024)
 """Blocks assumed where the candidate's source names none."""
-_BESIDE = 12
-"""What the other sizes are brought down towards while one is varied."""
 
 
 class SizeVariant(BaseModel):
@@ -52,26 +51,6 @@ class _Axis(BaseModel):
     outer: bool
     """Never the last dimension of an input: what a kernel spreads programs over rather than blocks."""
 
-    def legal(self, value: int) -> bool:
-        """Whether the reference is known or likely to accept a value."""
-        size = self.head
-        for attempt in size.tried:
-            if attempt.value == value:
-                return attempt.accepted and attempt.note != "nonfinite"
-        if value == 0:
-            return size.zero
-        if size.maximum is not None and value > size.maximum:
-            return False
-        return value >= size.minimum and value % size.multiple_of == 0
-
-    def nearest(self, value: int) -> int:
-        """The closest legal value, from above where there is a choice."""
-        step, low = self.head.multiple_of, self.head.minimum
-        near = max(low, -(-value // step) * step)
-        if self.head.maximum is not None and near > self.head.maximum:
-            near = self.head.maximum // step * step
-        return near
-
 
 def plan_sizes(
     study: Study, blocks: Sequence[int] = (), budget_elements: int = 1 << 18, tier: Tier = "standard"
@@ -93,7 +72,7 @@ def plan_sizes(
     axes = _axes(study, tier)
     if not axes:
         return []
-    small = small_sizes(study, budget_elements // 8)
+    small = small_sizes(study)
     marks = sorted(set(blocks) or set(_USUAL_BLOCKS))
     queues = [list(_alone(axis, marks, tier, bool(blocks))) for axis in axes]
     # sizes that a kernel loops or blocks over are the larger ones: their first variants come first
@@ -114,37 +93,19 @@ def plan_sizes(
     return _chosen(study, candidates, budget_elements, _COUNTS[tier])
 
 
-def small_sizes(study: Study, elements: int) -> dict[str, int]:
-    """Legal small values of every size that varies, so that all tensors together stay under ``elements``.
-
-    Sizes near 12 where possible: enough for several rows, and odd where the reference allows it, so that
-    nothing is aligned by accident.
-    """
-    axes = _axes(study, "quick")
-    known = dict(study.small)
-    for beside in (_BESIDE + 1, 7, 3, 1):
-        sizes = dict(known)
-        for axis in axes:
-            if axis.head.kind == "size":
-                value = axis.nearest(min(beside, axis.head.native))
-                sizes.update(dict.fromkeys(axis.names, value))
-        if sum(study.elements(sizes)) <= elements:
-            return sizes
-    return sizes
+def small_sizes(study: Study) -> dict[str, int]:
+    """Small values of every size, accepted together: of the study's two sets the one with fewer elements."""
+    lighter = sum(study.elements(study.beside)) <= sum(study.elements(study.small))
+    return dict(study.beside if lighter else study.small)
 
 
 def _axes(study: Study, tier: Tier) -> list[_Axis]:
     """Sizes that vary; in the deep tier also counts."""
-    kinds = ("size", "count") if tier == "deep" else ("size",)
-    axes: list[_Axis] = []
-    taken: set[str] = set()
-    for size in study.integers:
-        if size.name in taken or not size.varies or size.kind not in kinds:
-            continue
-        names = (size.name, *size.tied)
-        taken |= set(names)
+    by_name = {size.name: size for size in study.integers}
+    axes = []
+    for names in varying(study, ("size", "count") if tier == "deep" else ("size",)):
         inner = any(leaf.axes and set(names) & set(leaf.axes[-1].integers) for leaf in study.inputs)
-        axes.append(_Axis(head=size, names=names, outer=not inner))
+        axes.append(_Axis(head=by_name[names[0]], names=names, outer=not inner))
     return axes
 
 
@@ -152,10 +113,10 @@ def _alone(axis: _Axis, marks: Sequence[int], tier: Tier, blocks_known: bool) ->
     """Values for one axis, the most revealing first, each once."""
     seen = {axis.head.native}
     for value, reason in _wishes(axis, marks, tier, blocks_known):
-        legal = value if value <= 1 else axis.nearest(value)
-        if legal not in seen and axis.legal(legal):
-            seen.add(legal)
-            yield legal, reason if legal == value else f"{reason}, moved to a legal value"
+        near = value if value <= 1 else nearest(axis.head, value)
+        if near not in seen and legal(axis.head, near):
+            seen.add(near)
+            yield near, reason if near == value else f"{reason}, moved to a legal value"
 
 
 def _wishes(axis: _Axis, marks: Sequence[int], tier: Tier, blocks_known: bool) -> Iterator[tuple[int, str]]:
@@ -213,8 +174,8 @@ def _together(
     ) -> tuple[tuple[_Axis, ...], dict[str, int], str, str]:
         chosen = dict(small)
         for axis, value in zip(sizes, values, strict=True):
-            legal = value if value <= 1 and axis.legal(value) else axis.nearest(value)
-            chosen.update(dict.fromkeys(axis.names, legal))
+            near = value if value <= 1 and legal(axis.head, value) else nearest(axis.head, value)
+            chosen.update(dict.fromkeys(axis.names, near))
         return tuple(sizes), chosen, f"all={label}", reason
 
     primes = (13, 7, 11, 5, 17, 3, 19, 23)

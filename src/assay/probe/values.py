@@ -314,14 +314,23 @@ def _definite(name: str, original: Tensor) -> Tensor:
     return original + 4.0 * diagonal if name == "diagonal_heavy" else 0.05 * original + 0.95 * diagonal
 
 
+def _shrunk(values: Tensor, tensor: Tensor) -> Tensor:
+    """Values scaled down where products and sums of a few hundred of them would overflow the dtype."""
+    largest = torch.finfo(tensor.dtype).max
+    top = float(values.abs().max())
+    allowed = largest / 64
+    if largest < 1e6:
+        # 16 squared, 256 times, is the largest float16
+        allowed = min(largest, max(largest**0.25, 4.0 * float(tensor.detach().abs().max())))
+    return values * (allowed / top) if top > allowed else values
+
+
 def _as(values: Tensor, tensor: Tensor) -> Tensor:
     """Values in the dtype and on the device of a tensor, finite there."""
     if tensor.is_complex():
         return torch.view_as_complex(values.contiguous()).to(device=tensor.device, dtype=tensor.dtype)
     if tensor.is_floating_point():
-        # sums of a few dozen such values stay finite in half precision
-        largest = torch.finfo(tensor.dtype).max / 64
-        values = values.clamp(-largest, largest)
+        values = _shrunk(values, tensor)
     else:
         values = values.round()
     return values.to(dtype=tensor.dtype).to(tensor.device).contiguous()

@@ -1,7 +1,6 @@
 """Tasks and candidates: loading, bringing to life, and learning what a task's inputs are made of."""
 
 from assay.task.callables import task_from_callables
-from assay.task.draw import draw, legal_variants
 from assay.task.facts import Study
 from assay.task.instance import Instance, instantiate
 from assay.task.model import (
@@ -23,9 +22,7 @@ __all__ = [
     "Study",
     "Task",
     "TaskError",
-    "draw",
     "instantiate",
-    "legal_variants",
     "load_candidate",
     "load_task",
     "parse_candidate",

@@ -191,6 +191,9 @@ class Study(Fact):
     """Sizes the study ran at: empty for the native ones, else the reduced ones."""
     small: dict[str, int] = {}
     """Cheap sizes that the reference accepts; empty where the native ones are cheap."""
+    beside: dict[str, int] = {}
+    """Still smaller sizes, odd where they can be, that the reference accepts together: what the other sizes
+    are while one is varied."""
     random: bool = False
     """Whether the output depends on the random generator's state (dropout in training)."""
     stateful: tuple[str, ...] = ()

@@ -176,6 +176,10 @@ def _in_value(name: str, bound: tuple[str, ...], node: ast.expr, known: Mapping[
         for index, element in enumerate(node.elts):
             yield from _in_value(f"{name}.{index}", bound, element, known)
         return
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+        # `widths = [64] * 8`: one width for all layers
+        yield from _in_value(name, bound, node.left, known)
+        return
     if isinstance(node, ast.Dict):
         for key, element in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):

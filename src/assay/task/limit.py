@@ -21,12 +21,16 @@ class AllocationLimit(TorchFunctionMode):
     through them too). What operations on existing tensors allocate is not counted.
 
     Args:
-        elements: ceiling on the sum of elements over all makers called.
+        elements: ceiling on the sum of elements over all makers called; 0 for none.
+        plain_weights: fill large tensors with zeros where random values are asked for in place, as the
+            initialisation of layers does. What a model accepts does not depend on its weights, and drawing
+            a hundred million of them takes a second.
     """
 
-    def __init__(self, elements: int) -> None:
+    def __init__(self, elements: int, *, plain_weights: bool = False) -> None:
         super().__init__()
         self.elements = elements
+        self.plain_weights = plain_weights
         self.counted = 0
 
     def __torch_function__(
@@ -41,8 +45,10 @@ class AllocationLimit(TorchFunctionMode):
         size = _MAKERS.get(func)
         if size is not None:
             self.counted += size(args, words)
-            if self.counted > self.elements:
+            if self.elements and self.counted > self.elements:
                 raise TooLarge(f"more than {self.elements} elements")
+        elif self.plain_weights and func in _FILLS and args and args[0].numel() > _LARGE_WEIGHT:
+            return args[0].zero_()
         return func(*args, **words)
 
 
@@ -86,6 +92,9 @@ def _product(shape: Any) -> int:
     except (TypeError, ValueError, RuntimeError):
         return 0
 
+
+_LARGE_WEIGHT = 1 << 18
+_FILLS = frozenset({torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.erfinv_})
 
 _MAKERS: dict[Any, Callable[[tuple[Any, ...], Mapping[str, Any]], int]] = {
     torch.rand: _extents,

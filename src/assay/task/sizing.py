@@ -17,6 +17,8 @@ from assay.task.trial import Lab, Trial
 
 _FLOORS = (16, 8, 4)
 """Integers up to the floor stay as they are when sizes are reduced; lower ones follow where needed."""
+_HEAVY = 1 << 28
+"""Most elements of inputs and parameters that are made where nothing smaller will do."""
 _FARTHEST = 64
 """Growth of one size beyond which it is not tried: intermediate tensors may grow with its square."""
 
@@ -51,9 +53,12 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
     """
     best: Trial | None = None
     smallest: dict[str, int] | None = None
-    for sizes in _ladder(native):
-        made = lab.run(sizes, upto="model", ceiling=elements * 16)
-        if made.too_large or _weight(made) > elements * 4:
+    rungs = list(_ladder(native))
+    for sizes in rungs:
+        last = sizes == rungs[-1]
+        made = lab.run(sizes, upto="model", ceiling=_HEAVY if last else elements * 16)
+        # weights may be many at any size; the last rung is tried whatever it weighs
+        if made.too_large or (weight(made) > elements * 4 and not last):
             continue
         smallest = smallest or sizes
         if made.error:
@@ -62,10 +67,12 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
         if not trial.accepted or lab.out_of_time:
             break
         best = trial
-        if _weight(made) <= elements:
+        if weight(made) <= elements:
             break
     if best is None and smallest is not None:
-        best = _put_back(lab, native, smallest, elements)
+        # from the smallest sizes of all a raise costs least; they may be too small in several ways at once
+        for start in (rungs[-1], smallest):
+            best = best or _put_back(lab, native, start, elements)
     return best
 
 
@@ -83,6 +90,7 @@ def _ladder(native: Mapping[str, int]) -> Iterator[dict[str, int]]:
 def _put_back(lab: Lab, native: Mapping[str, int], small: Mapping[str, int], elements: int) -> Trial | None:
     """Raise few integers from ``small`` until the reference accepts, then lower those again."""
     changed = [name for name in native if native[name] != small[name]]
+    heavy = weight(lab.run(small, upto="model", ceiling=_HEAVY)) > elements * 4
     groups: list[tuple[str, ...]] = [(name,) for name in changed]
     groups += [
         group
@@ -96,12 +104,14 @@ def _put_back(lab: Lab, native: Mapping[str, int], small: Mapping[str, int], ele
         if lab.out_of_time:
             return None
         sizes = {**small, **{name: native[name] for name in group}}
-        trial = lab.run(sizes, ceiling=elements * 128)
+        trial = lab.run(sizes, ceiling=_HEAVY if heavy else elements * 128)
         if not trial.accepted:
             continue
         for name in sorted(group, key=lambda name: -native[name]):
-            while sizes[name] // 2 >= small[name] and not lab.out_of_time and _weight(trial) > elements:
-                lower = lab.run({**sizes, name: sizes[name] // 2}, ceiling=elements * 128)
+            while sizes[name] // 2 >= small[name] and not lab.out_of_time and weight(trial) > elements:
+                lower = lab.run(
+                    {**sizes, name: sizes[name] // 2}, ceiling=_HEAVY if heavy else elements * 128
+                )
                 if not lower.accepted:
                     break
                 trial, sizes = lower, lower.sizes
@@ -109,7 +119,7 @@ def _put_back(lab: Lab, native: Mapping[str, int], small: Mapping[str, int], ele
     return None
 
 
-def _weight(trial: Trial) -> int:
+def weight(trial: Trial) -> int:
     """Elements of a trial's inputs and parameters."""
     extents: dict[Any, int] = {}
     for (group, path, _), extent in trial.extents().items():
@@ -211,6 +221,8 @@ def _tied(lab: Lab, start: Trial, names: tuple[str, ...], value: int, choice: in
 def _try(lab: Lab, start: Trial, record: Explored, value: int) -> Trial:
     """Run with the group at ``value`` and note what came of it."""
     trial = lab.run({**start.sizes, **dict.fromkeys(record.group, value)})
+    if trial.too_large:
+        return trial
     _note(record, value, trial, start)
     if trial.inputs is not None:
         record.moved.append(trial)
@@ -257,6 +269,9 @@ def _any_value(lab: Lab, start: Trial, record: Explored, value: int) -> None:
 
 def _smallest(lab: Lab, start: Trial, record: Explored, value: int) -> None:
     """The smallest accepted multiple, by bisection: a reference that takes n takes more than n."""
+    if not any(attempt.accepted for v, attempt in record.attempts.items() if v != value):
+        record.minimum = value
+        return
     step = record.multiple_of
     low, high = 1, max(1, value // step)
     while low < high and not lab.out_of_time:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.probe.beside import BESIDE, beside, varying
 from assay.probe.structure import ENOUGH_ELEMENTS, Structure, infer
 from assay.task import callables, integers
 from assay.task.axes import Axis, fit
@@ -30,7 +31,7 @@ from assay.task.facts import (
 )
 from assay.task.integers import TaskInteger
 from assay.task.model import Task, TaskError
-from assay.task.sizing import Explored, explore, reduce
+from assay.task.sizing import Explored, explore, reduce, weight
 from assay.task.tree import Path, leaves
 from assay.task.trial import Lab, Trial, forward, state_of
 
@@ -66,6 +67,8 @@ def study(
     free = [integer for integer in found if integer.status == "free" and integer.value is not None]
     native = {integer.name: integer.value for integer in free if integer.value is not None}
     base, small = _choose(lab, native, max_elements)
+    lab.extend(budget_s / 2)
+    lab.ceiling = max(lab.ceiling, 4 * weight(small))
     if base.instance is None or base.inputs is None:
         raise TaskError(f"too large to run: {base.error}", task.shown, "give it smaller sizes")
     values = {**native, **small.sizes}
@@ -73,11 +76,7 @@ def study(
     samples = _draw(base, seeds)
     structures = [infer(group) for group in samples]
     structures = _tie_ranges(lab, small, structures, free, values)
-    seen = (
-        observe(small.instance, small.instance.inputs(seeds[0]))
-        if small.accepted and small.instance
-        else None
-    )
+    seen = _observe(small, seeds[0])
     axes = _Axes(small, base, explored, native)
     outputs = _outputs(small, axes, seen)
     weak, seconds = _weak(lab, base, small, sum(math.prod(leaf.shape) for leaf in outputs), seeds)
@@ -105,7 +104,8 @@ def study(
     ranges = {s.high_axis: position for position, s in enumerate(structures) if s.high_axis is not None}
     described = tuple(_size(integer, base, explored, small, facts, axes, ranges) for integer in found)
     facts = facts.model_copy(update={"integers": described})
-    return facts.model_copy(update={"cost": _cost(facts, seconds)})
+    facts = facts.model_copy(update={"cost": _cost(facts, seconds)})
+    return facts.model_copy(update={"beside": _beside(lab, facts) if small.accepted else {}})
 
 
 def _choose(lab: Lab, native: Mapping[str, int], max_elements: int) -> tuple[Trial, Trial]:
@@ -180,12 +180,11 @@ def _tie_ranges(
             ends = [_largest(lab, small, integer.name, value, position) for value in (3, 5)]
             offsets = {end - value for end, value in zip(ends, (3, 5), strict=True) if end is not None}
             if None not in ends and len(offsets) == 1 and -1 <= (offset := offsets.pop()) <= 0:
-                native = float(integer.value + offset)
                 tied[position] = structure.model_copy(
                     update={
                         "high_axis": integer.name,
                         "high_offset": offset,
-                        "high": native if not small.sizes else structure.high,
+                        "high": float(integer.value + offset),
                     }
                 )
                 break
@@ -209,6 +208,16 @@ def _largest(lab: Lab, small: Trial, name: str, value: int, position: int) -> in
     return max(ends)
 
 
+def _observe(small: Trial, seed: int) -> Behaviour | None:
+    """How the reference behaves; None where it does not run, or only without gradients."""
+    if not small.accepted or small.instance is None:
+        return None
+    try:
+        return observe(small.instance, small.instance.inputs(seed))
+    except (TaskError, MemoryError):
+        return None
+
+
 def _weak(
     lab: Lab, base: Trial, small: Trial, outputs: int, seeds: Sequence[int]
 ) -> tuple[tuple[Weakness, ...], float | None]:
@@ -225,6 +234,8 @@ def _weak(
         at = lab.run({}, ceiling=0)
     if not at.accepted or at.instance is None:
         return (), None
+    if at.seconds > SLOW_SECONDS:
+        return (), None if at.sizes else at.seconds
     with torch.no_grad():
         model = at.instance.build()
         one = forward(at.instance, model, at.instance.inputs(seeds[0]))
@@ -420,7 +431,28 @@ def _kind(name: str, native: int, moves: Sequence[str], facts: Study) -> SizeKin
         for tensor in tensors
         for axis in tensor.axes
     )
-    return "size" if proportional and native >= 8 else "count"
+    shrinks = any(
+        name in names and coefficient < 0
+        for leaf in facts.outputs
+        for axis in leaf.axes
+        for coefficient, names in axis.terms
+    )
+    return "size" if proportional and native >= 8 and not shrinks else "count"
+
+
+def _beside(lab: Lab, facts: Study) -> dict[str, int]:
+    """Small sizes accepted together: all near one value, else one size after the other from accepted ones."""
+    for value in (BESIDE, 7, 5, 3):
+        sizes = beside(facts, value)
+        if sum(facts.elements(sizes)) <= SMALL_ELEMENTS and lab.run(sizes).accepted:
+            return sizes
+    wanted = beside(facts, 7)
+    sizes = dict(facts.small)
+    for group in varying(facts, ("size",)):
+        attempt = {**sizes, **{name: wanted[name] for name in group}}
+        if attempt != sizes and not lab.out_of_time and lab.run(attempt).accepted:
+            sizes = attempt
+    return sizes
 
 
 def _cost(facts: Study, seconds: float | None) -> Cost:

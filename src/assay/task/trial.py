@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,6 +88,9 @@ def forward(instance: Instance, model: Any, inputs: Arguments, seed: int = 0) ->
         return inputs.call(model)
 
 
+_HEAVY_MODEL = 1 << 20
+
+
 class Lab:
     """Runs trials of one task until a deadline, and remembers them."""
 
@@ -96,7 +98,12 @@ class Lab:
         self.task = task
         self.deadline = time.monotonic() + budget_s
         self.ceiling = ceiling
+        self._models: dict[str, Any] = {}
         self._seen: dict[tuple[tuple[tuple[str, int], ...], Stage], Trial] = {}
+
+    def extend(self, seconds: float) -> None:
+        """Allow at least this many more seconds."""
+        self.deadline = max(self.deadline, time.monotonic() + seconds)
 
     @property
     def out_of_time(self) -> bool:
@@ -131,20 +138,35 @@ class Lab:
                 self._seen[key] = self._run(dict(sizes), upto, seed, limit)
         return self._seen[key]
 
+    def _model(self, instance: Instance) -> Any:
+        """A reference with these constructor arguments; heavy ones are made once and used again.
+
+        The integers that vary are none that the reference reads, so equal arguments make equal references.
+        """
+        key = repr(instance.init)
+        known = self._models.get(key)
+        if known is not None:
+            return known
+        model = instance.build()
+        plain = all(isinstance(value, bool | int | float | str | None) for _, value in instance.init.leaves())
+        if plain and sum(tensor.numel() for _, tensor in state_of(model)) > _HEAVY_MODEL:
+            self._models = {key: model}
+        return model
+
     def _run(self, sizes: dict[str, int], upto: Stage, seed: int, ceiling: int) -> Trial:
         stage: Stage = "load"
         instance: Instance | None = None
         inputs: Arguments | None = None
         model: Any = None
         try:
-            with AllocationLimit(ceiling) if ceiling else nullcontext(), torch.enable_grad():
+            with AllocationLimit(ceiling, plain_weights=True), torch.enable_grad():
                 instance = instantiate(self.task, sizes)
                 stage = "inputs"
                 inputs = instance.inputs(seed)
                 if upto == "inputs":
                     return Trial(sizes, "inputs", instance=instance, inputs=inputs)
                 stage = "model"
-                model = instance.build()
+                model = self._model(instance)
                 if upto == "model":
                     return Trial(sizes, "model", instance=instance, inputs=inputs, model=model)
             stage = "forward"
