@@ -113,27 +113,10 @@ class _Rewriter(ast.NodeTransformer):
 
 
 # What the compiler offers of Python's builtins.
-_BUILTINS = frozenset(
-    [
-        "len",
-        "list",
-        "range",
-        "float",
-        "int",
-        "isinstance",
-        "getattr",
-        "hasattr",
-        "print",
-        "min",
-        "max",
-        "True",
-        "False",
-        "None",
-        "tuple",
-        "str",
-        "bool",
-    ]
-)
+_BUILTINS = frozenset({
+    "len", "list", "range", "float", "int", "isinstance", "getattr", "hasattr", "print", "min", "max",
+    "True", "False", "None", "tuple", "str", "bool",
+})  # fmt: skip
 
 
 def _visible(value: Any) -> bool:
