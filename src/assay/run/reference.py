@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from assay.errors import InputError
 from assay.oracle import LeafTruth
+from assay.oracle.truth import Kind
 from assay.probe.model import Draw
 from assay.probe.record import Truth
 from assay.run import codec
@@ -25,6 +27,20 @@ class ReferenceFailed(RuntimeError):
     """The reference worker died or broke; the text says how."""
 
 
+@dataclass(frozen=True)
+class ScreenTrialInputs:
+    """What one trial of the screen feeds and expects.
+
+    Attributes:
+        truth: inputs, and native outputs as leaves without a tolerance.
+        call_seed: RNG seed of the candidate's call: the trial's own, or, where the reference drew random
+            numbers, one that stands for the state in which the reference left the generator.
+    """
+
+    truth: Truth
+    call_seed: int
+
+
 class ReferenceSession:
     """Evaluates one task in a worker of its own, which is replaced when it dies.
 
@@ -33,10 +49,12 @@ class ReferenceSession:
         task: the task.
         numerics: options of `assay.oracle.arithmetic_for`.
         timeout: seconds for one evaluation.
+        device: where the reference and its replay run, `cpu` or `cuda`.
     """
 
     def __init__(self, zygote: Zygote, task: Task, numerics: dict[str, Any] | None = None,
-                 timeout: float = 120.0) -> None:
+                 timeout: float = 120.0, device: str = "cpu") -> None:
+        self._device = device
         self._zygote, self._task, self._timeout = zygote, task, timeout
         self.numerics = numerics or {}
         self._worker: Worker | None = None
@@ -49,7 +67,8 @@ class ReferenceSession:
         with self._lock:
             fresh = self._worker is None
             if self._worker is None:
-                self._worker = self._zygote.spawn("reference", limits=Limits(file_bytes=0))
+                self._worker = self._zygote.spawn("reference", limits=Limits(file_bytes=0),
+                                                  options={"device": self._device})
                 self._exchange({"op": "task", "task": self._task.model_dump(mode="json")}, 60.0)
             if fresh and self._study is not None and header["op"] != "study":
                 self._exchange({"op": "restore", "study": self._study.model_dump(mode="json")}, 60.0)
@@ -118,19 +137,28 @@ class ReferenceSession:
             return Truth(status="raised", text=str(header["raised"]))
         return _read_truth(header, view)
 
-    def screen(self, sizes: dict[str, int], input_seed: int, dtype: str | None,
-               cast_integers: bool) -> tuple[Truth, list[torch.Tensor], list[torch.Tensor]]:
-        """One trial of the screen: inputs as a Truth, native outputs, and the inputs after the reference ran."""
-        header, view = self._request({"op": "screen", "sizes": sizes, "seed": PARAMETER_SEED, "dtype": dtype,
-                                      "input_seed": input_seed, "cast_integers": cast_integers})
+    def screen(self, seed: int, dtype: str | None, *, private: bool) -> ScreenTrialInputs:
+        """One trial of the screen, on one model that lives for as long as this session's worker.
+
+        Args:
+            seed: set before `get_inputs`, and again before the forward.
+            dtype: what tensor inputs and parameters are cast to; None leaves the task's own.
+            private: True gives the candidate the inputs as drawn, False as the reference left them.
+
+        Raises InputError or ReferenceFailed.
+        """
+        header, view = self._request({"op": "screen", "seed": PARAMETER_SEED, "dtype": dtype,
+                                      "input_seed": seed, "private": private})
         if "memory" in header:
             raise ReferenceFailed(f"out of memory: {header['memory']}")
         inputs, used = codec.unpack_tensors(header["inputs"], view)
-        outputs, more = codec.unpack_tensors(header["outputs"], view[used:])
-        after, _ = codec.unpack_tensors(header["after"], view[used + more:])
+        outputs, _ = codec.unpack_tensors(header["outputs"], view[used:])
+        tree, forms = header["outputs"]["tree"], header["inputs"]["forms"]
         truth = Truth(status="ok", tree=header["inputs"]["tree"], inputs=tuple(inputs),
-                      strides=tuple(codec.TensorForm.from_json(f).stride for f in header["inputs"]["forms"]))
-        return truth, outputs, after
+                      strides=tuple(codec.TensorForm.from_json(f).stride for f in forms),
+                      structure=codec.skeleton(tree), scalars=scalars(tree),
+                      paths=tuple(codec.leaf_paths(tree)), leaves=tuple(_native_leaf(t) for t in outputs))
+        return ScreenTrialInputs(truth, int(header["call_seed"]))
 
     def close(self) -> None:
         """End the worker."""
@@ -160,3 +188,11 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         unmodelled=tuple(header["unmodelled"]), gradients=gradients, cotangents=cotangents,
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
     )
+
+
+def _native_leaf(value: torch.Tensor) -> LeafTruth:
+    """A truth that knows the native value and no tolerance."""
+    nothing = torch.empty(0, dtype=torch.float64)
+    kind: Kind = "complex" if value.is_complex() else "float" if value.is_floating_point() else "int"
+    return LeafTruth(kind=kind, dtype=str(value.dtype), native=value, y=value, spread=nothing, pooled=nothing,
+                     decided=torch.empty(0, dtype=torch.bool), unit=0.0, floor=0.0)

@@ -14,7 +14,9 @@ import torch
 from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw
 from assay.run import codec, wire
+from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
+from assay.task.tree import Arguments
 
 KEPT_INSTANCES = 6
 
@@ -24,9 +26,11 @@ class _State:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
+        self.device = str(options.get("device", "cpu"))
         self.task: Task | None = None
         self.study: Any = None
         self.instances: OrderedDict[str, Any] = OrderedDict()
+        self.screened: Any = None
 
     def instance(self, sizes: dict[str, int], seed: int) -> Any:
         """The task at some sizes, kept while it is among the last few used."""
@@ -105,15 +109,15 @@ def _state_of(model: Any) -> tuple[dict[str, torch.Tensor], list[str]]:
     return tensors, [n for n in tensors if n in buffers]
 
 
-def _model(instance: Any, parameters: int, dtype: str | None) -> Any:
+def _model(instance: Any, parameters: int, dtype: str | None, device: str = "cpu") -> Any:
     """The reference with its parameters varied and cast as asked; the shared one when nothing is asked."""
     model = instance.model
-    if not isinstance(model, torch.nn.Module) or (not parameters and dtype is None):
+    if not isinstance(model, torch.nn.Module) or (not parameters and dtype is None and device == "cpu"):
         return model
     model = copy.deepcopy(model)
     if parameters:
         vary(model, parameters)
-    return model.to(codec.DTYPES[dtype]) if dtype is not None else model
+    return model.to(device=device, dtype=codec.DTYPES[dtype] if dtype is not None else None)
 
 
 def vary(model: torch.nn.Module, seed: int) -> None:
@@ -211,16 +215,16 @@ def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
     return 1
 
 
-def _arranged(arguments: Any, layouts: tuple[str, ...]) -> Any:
+def _arranged(arguments: Any, layouts: tuple[str, ...], device: str = "cpu") -> Any:
     """The arguments as private tensors, each in its layout."""
 
     def arrange(position: int, tensor: torch.Tensor) -> torch.Tensor:
         layout = layouts[position] if position < len(layouts) else "task"
         chosen = place(layout, tuple(tensor.shape)) if layout != "task" else None
         if chosen is None:
-            copy = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype)
+            copy = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device)
         else:
-            storage = torch.zeros(chosen.length, dtype=tensor.dtype)
+            storage = torch.zeros(chosen.length, dtype=tensor.dtype, device=device)
             copy = storage.as_strided(tuple(tensor.shape), chosen.stride, chosen.offset)
         if copy.numel():
             distinct(copy).copy_(distinct_like(tensor.detach(), copy))
@@ -241,10 +245,10 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         return {"inapplicable": reason}, []
     if draw.layouts and not _layout_applies(arguments.tensors(), draw.layouts):
         return {"inapplicable": "the layout says nothing new for these shapes"}, []
-    model = _model(instance, int(header.get("parameters", 0)), dtype)
+    model = _model(instance, int(header.get("parameters", 0)), dtype, state.device)
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
-    fed = _arranged(arguments, draw.layouts)
+    fed = _arranged(arguments, draw.layouts, state.device)
     options = dict(header.get("numerics") or {})
     evaluation = oracle.evaluate(
         model, list(fed.args), dict(fed.kwargs), seed=int(header["call_seed"]),
@@ -253,7 +257,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     )
     if evaluation.raised is not None:
         return {"raised": f"{evaluation.raised.type}: {evaluation.raised.message}"[:1000], "inputs": packed}, chunks
-    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts),
+    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, state.device),
                                                  int(header["call_seed"]))
     description, tensors = codec.flatten(outputs)
     leaves = [leaf for leaf in evaluation.leaves if leaf.kind not in ("scalar", "none")]
@@ -304,7 +308,7 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
     value in the poisoned place changes.
     """
     plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
-    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts), seed)[0])
+    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts, state.device), seed)[0])
     depends = [torch.zeros(t.shape, dtype=torch.bool) for t in base]
     for turn in range(3):
         other = plain.map_tensors(lambda _, t: t.clone())
@@ -313,13 +317,13 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
             if injection.leaf < len(tensors) and tensors[injection.leaf].is_floating_point():
                 _replace(tensors[injection.leaf], injection.position, turn)
         try:
-            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts), seed)[0])
+            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts, state.device), seed)[0])
         except Exception:
             # a value outside the domain tells nothing; the other turns do
             continue
         for mask, a, b in zip(depends, base, seen, strict=True):
             if a.shape == b.shape:
-                mask |= (a != b) & ~((a != a) & (b != b))
+                mask |= ((a != b) & ~((a != a) & (b != b))).to(mask.device)
     return [
         leaf if leaf.kind not in ("float", "complex") or leaf.native.shape != mask.shape else
         dataclasses.replace(leaf, decided=leaf.decided & (mask | torch.isfinite(leaf.native)))
@@ -361,21 +365,36 @@ def _widest(tensors: list[torch.Tensor], model: Any) -> torch.dtype:
 
 
 def _screen(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
-    """Inputs and native outputs of one trial of the screen."""
-    instance = _seeded(state, header)
-    arguments = instance.inputs(int(header["input_seed"]))
+    """Inputs and native outputs of one trial of the screen, all trials on one model."""
+    instance = _seeded(state, {"sizes": {}, **header})
     dtype = codec.DTYPES[header["dtype"]] if header.get("dtype") else None
-    if dtype is not None:
-        everything = bool(header.get("cast_integers"))
-        arguments = arguments.map_tensors(
-            lambda _, t: t.to(dtype) if everything or t.is_floating_point() else t)
-    packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
-    chunks = [memoryview(bytes(c)) for c in chunks]
-    model = instance.model
+    seed = int(header["input_seed"])
+    arguments = _cast(instance.inputs(seed), dtype)
+    drawn, drawn_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
+    drawn_chunks = [memoryview(bytes(c)) for c in drawn_chunks]
+    if dtype is not None and state.screened is None:
+        seed_all(instance.seed)
+        state.screened = instance.make_model(_cast(instance.init, dtype))
+    model = instance.model if state.screened is None else state.screened
     if dtype is not None and isinstance(model, torch.nn.Module):
         model = model.to(dtype)
+    seed_all(seed)
+    before = torch.get_rng_state()
     with torch.no_grad():
         outputs = model(*arguments.args, **arguments.kwargs)
-    packed_out, pieces = codec.pack(outputs)
-    after, after_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
-    return {"inputs": packed, "outputs": packed_out, "after": after}, [*chunks, *pieces, *after_chunks]
+    drew = not torch.equal(before, torch.get_rng_state())
+    call_seed = int(torch.randint(0, 2**31 - 1, (1,))) if drew else seed
+    if not header["private"]:
+        drawn, drawn_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
+    packed, pieces = codec.pack(outputs)
+    return {"inputs": drawn, "outputs": packed, "call_seed": call_seed}, [*drawn_chunks, *pieces]
+
+
+def _cast(arguments: Arguments, dtype: torch.dtype | None) -> Arguments:
+    """Tensors that are arguments themselves, not parts of one, cast to a dtype, integers too."""
+    if dtype is None:
+        return arguments
+    return Arguments(
+        tuple(a.to(dtype) if isinstance(a, torch.Tensor) else a for a in arguments.args),
+        {k: a.to(dtype) if isinstance(a, torch.Tensor) else a for k, a in arguments.kwargs.items()},
+    )
