@@ -20,7 +20,7 @@ import triton.language as tl
 from triton.runtime.jit import JITFunction
 
 from .reduce import Reductions
-from .values import tensor
+from .values import initialise, make, tensor
 
 _unwrap = tl.core._unwrap_if_constexpr
 
@@ -129,6 +129,39 @@ def _operators(semantic: Any) -> dict[str, Callable[..., Any]]:
     return methods
 
 
+_COMBINERS = {"sum": "_sum_combine", "max": "_elementwise_max", "min": "_elementwise_min"}
+_UNARY = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil")
+_WIDE = frozenset({"fp32", "fp64", "int32", "uint32", "int64", "uint64"})
+
+
+def _quick_reduction(kernel: Any, reductions: Reductions, combine_fn: Any) -> Callable[..., Any]:
+    """`kernel`, a reduction of Triton's library, without its promotions where there are none."""
+
+    @functools.wraps(kernel.fn)
+    def quick(input: Any, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not args and isinstance(input, tensor) and input.dtype.name in _WIDE:
+            keep_dims = kwargs.get("keep_dims", False)
+            if len(kwargs) == ("keep_dims" in kwargs):
+                return reductions.reduce(input, axis, combine_fn, keep_dims)
+        return kernel(input, axis, *args, **kwargs)
+
+    quick._assay_kernel = True  # type: ignore[attr-defined]
+    quick.fn = kernel.fn  # type: ignore[attr-defined]
+    return quick
+
+
+def _quick_unary(builtin: Any, create: Callable[..., Any]) -> Callable[..., Any]:
+    """An elementary function of a float32 or float64 tensor; anything else goes the long way."""
+
+    @functools.wraps(builtin)
+    def quick(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is tensor and x.dtype.name in ("fp32", "fp64"):
+            return make(create(x.handle).data, x.type)
+        return builtin(x, *args, **kwargs)
+
+    return quick
+
+
 def _truth(self: Any) -> bool:
     # Triton's own host code asks `if other:` of blocks; rewritten kernel code asks properly.
     data = self.handle.data
@@ -157,8 +190,11 @@ def install_language(
     for owner in (tl.tensor, getattr(tl.core, "tensor_descriptor_base", None)):
         if owner is not None:
             _bind_builtins(owner, semantic)
+    semantic._subscript_slowly = tensor.__getitem__
     for name, method in _operators(semantic).items():
         setattr(tensor, name, method)
+    tensor.__init__ = initialise
+    tensor.__getitem__ = lambda self, slices: semantic.subscript(self, slices)
     tensor.__bool__ = _truth
     tensor.__index__ = lambda self: int(self.handle.data.item())
     tensor.__repr__ = lambda self: repr(self.handle.data)
@@ -169,6 +205,15 @@ def install_language(
     _replace_jitted(make_kernel)
 
     reductions = Reductions()
+    for name in ("sum", "max", "min"):
+        quick = _quick_reduction(getattr(tl, name), reductions, getattr(tl.standard, _COMBINERS[name]))
+        for owner in (tl, tl.standard, tensor):
+            setattr(owner, name, quick)
+    for name in _UNARY:
+        quick = _quick_unary(getattr(tl.math, name), getattr(semantic.builder, f"create_{name}"))
+        for owner in (tl, tl.math, tensor):
+            if hasattr(owner, name):
+                setattr(owner, name, quick)
 
     def hint(name: str) -> Callable[..., Any]:
         def give(input: Any, values: Any, **_: Any) -> Any:

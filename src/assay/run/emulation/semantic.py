@@ -17,10 +17,11 @@ from triton.language.semantic import TritonSemantic
 
 from .formats import Array, converter, from_fp32, is_packed, numpy_dtype, to_fp32
 from .memory import Memory
-from .values import block_of, key_of, make, scalar, shape_of, tensor
+from .values import Handle, block_of, key_of, make, scalar, shape_of, tensor
 
 Plan = tuple[Callable[[Array, Array], Array], Any]
 _unwrap = tl.core._unwrap_if_constexpr
+_ALL = slice(None)
 
 
 def _floor_toward_zero(a: Array, b: Array) -> Array:
@@ -102,6 +103,8 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
         self._accesses: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}
         self._aranges: dict[tuple[int, int], Any] = {}
+        self._subscript_slowly: Any = None
+        """Triton's own `tensor.__getitem__`, set when the language is installed."""
 
     # -- constants
 
@@ -147,15 +150,13 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
 
     def _binary(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is tensor:
-            ta = a.type
-            ka: Any = ta._assay_key if hasattr(ta, "_assay_key") else key_of(ta)
+            ka: Any = key_of(a.type)
             da = a.handle.data
         else:
             a = _unwrap(a)
             ka, da = (type(a), a if a else str(a)), None
         if type(b) is tensor:
-            tb = b.type
-            kb: Any = tb._assay_key if hasattr(tb, "_assay_key") else key_of(tb)
+            kb: Any = key_of(b.type)
             db = b.handle.data
         else:
             b = _unwrap(b)
@@ -337,6 +338,47 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
             return value
         sizes = tuple(_unwrap(s) for s in shape)
         return make(np.broadcast_to(value.handle.data, sizes), block_of(value.dtype, sizes))
+
+    def subscript(self, input: Any, slices: Any) -> Any:
+        """`x[:, None]` and its kin.
+
+        Raises:
+            ValueError: for an index that is neither a full slice nor None.
+        """
+        parts = slices if type(slices) is tuple else (slices,)
+        if not input.type.is_block() or not all(p is None or p == _ALL for p in parts):
+            return self._subscript_slowly(input, slices)
+        data = input.handle.data[parts]
+        return make(data, block_of(input.dtype, data.shape))
+
+    # -- matrix products
+
+    def dot(
+        self, lhs: Any, rhs: Any, acc: Any, input_precision: Any, max_num_imprecise_acc: Any, out_dtype: Any
+    ) -> Any:
+        """``lhs @ rhs + acc``."""
+        key = (
+            "dot",
+            key_of(lhs.type),
+            key_of(rhs.type),
+            None if acc is None else key_of(acc.type),
+            input_precision,
+            max_num_imprecise_acc,
+            out_dtype.name,
+        )
+        plan = self._accesses.get(key)
+        if plan is None:
+            result = super().dot(lhs, rhs, acc, input_precision, max_num_imprecise_acc, out_dtype)
+            precision = input_precision or self.builder.options.default_dot_input_precision
+            zeros = None
+            if acc is None:
+                zeros = Handle(np.zeros(shape_of(result), numpy_dtype(result.dtype)), result.dtype)
+            self._accesses[key] = (result.type, self._str_to_dot_input_precision(precision), zeros)
+            return result
+        ty, precision, zeros = plan
+        start = zeros if acc is None else acc.handle
+        product = self.builder.create_dot(lhs.handle, rhs.handle, start, precision, max_num_imprecise_acc)
+        return make(product.data, ty)
 
     # -- memory
 

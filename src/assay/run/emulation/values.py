@@ -108,6 +108,20 @@ def make(data: Array, ty: Any) -> Any:
     return t
 
 
+def initialise(self: Any, handle: Any, ty: Any) -> None:
+    """`tensor.__init__` over interned types, for the parts of Triton that construct tensors."""
+    try:
+        dtype = ty._assay_scalar
+    except AttributeError:
+        describe(ty)
+        dtype = ty._assay_scalar
+    self.handle = handle
+    self.shape = ty._assay_shape
+    self.numel = ty._assay_numel
+    self.type = ty
+    self.dtype = dtype
+
+
 def scalar(value: Any, dtype: tl.dtype) -> Any:
     """A scalar tensor of a number, for types that numpy has."""
     return make(np.array([value], dtype=numpy_dtype(dtype)), dtype)
