@@ -80,6 +80,11 @@ class Zygote:
         self._sock = ours
         self._ready = False
 
+    @property
+    def alive(self) -> bool:
+        """False once the warm parent has ended."""
+        return self._process.poll() is None
+
     def wait_ready(self, timeout: float = 120.0) -> None:
         """Block until the imports are done."""
         with self._lock:

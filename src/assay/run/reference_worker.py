@@ -181,6 +181,8 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
                 applied += 1
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(codec.DTYPES[dtype])
+        if draw.rows is not None and position in draw.batched:
+            tensor = tensor[draw.rows[0]:draw.rows[1]].contiguous()
         layout = draw.layouts[position] if position < len(draw.layouts) else "task"
         if layout == "expanded" and tensor.dim() >= 2 and tensor.shape[0] > 1:
             tensor = tensor[:1].expand(tensor.shape).contiguous()

@@ -1,0 +1,152 @@
+"""`assay verify` and `assay screen`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.output import console, json_target
+from assay.cli.progress import progress
+from assay.errors import InputError
+
+if TYPE_CHECKING:
+    from assay.screen import ScreenReport
+
+Reference = Annotated[str, typer.Argument(show_default=False, help="File with Model, get_inputs and "
+                                                                   "get_init_inputs.")]
+CandidateFile = Annotated[str, typer.Argument(show_default=False, help="File with ModelNew.")]
+Device = Annotated[str, typer.Option(help="auto, cpu (device emulation) or cuda.")]
+Emulate = Annotated[str, typer.Option(help="Device that emulation answers as.")]
+Json = Annotated[str | None, typer.Option("--json", metavar="FILE", show_default=False,
+                                          help="Write the report as JSON; - for standard output.")]
+
+
+def verify(
+    reference: Reference,
+    candidate: CandidateFile,
+    contract: Annotated[str | None, typer.Option(metavar="FILE", show_default=False,
+                                                 help="TOML with the obligations.")] = None,
+    device: Device = "auto",
+    tier: Annotated[str, typer.Option(help="quick, standard or deep.")] = "standard",
+    only: Annotated[list[str] | None, typer.Option(metavar="GATE", show_default=False,
+                                                   help="Run this gate alone; may be repeated.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", show_default=False,
+                                             help="Seed of the probes; drawn by default.")] = None,
+    json: Json = None,
+    timeout: Annotated[float | None, typer.Option(metavar="S", show_default=False,
+                                                  help="Seconds for everything.")] = None,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first finding that "
+                                                                "rejects.")] = False,
+    emulate: Emulate = "sm_90",
+) -> None:
+    """Decide whether CANDIDATE is the same program as REFERENCE.
+
+    Exit status: 0 contract, 1 rejected, 3 nothing wrong found but blocking gates undecided, 2 the task or
+    the command line is at fault.
+    """
+    from assay.run.process import Zygote
+
+    _exist(reference, candidate, contract)
+    began = time.monotonic()
+    with json_target(json) as target, progress() as show:
+        show("start", 0, 0)
+        # started before anything heavy is imported here, so that both import at the same time
+        with Zygote() as zygote:
+            from assay import accept
+            from assay.report.terminal import Names, print_report
+            from assay.verify import verify_task
+
+            task, found = accept.pair(Path(reference), Path(candidate))
+            clauses = accept.contract(None if contract is None else Path(contract))
+            options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
+                                     fail_fast=fail_fast, emulate=emulate)
+            before = time.monotonic() - began
+            report = verify_task(task, found, contract=clauses, options=options, zygote=zygote, progress=show)
+        timing = report.timing
+        report = report.model_copy(update={"timing": timing.model_copy(update={
+            "total_s": round(timing.total_s + before, 3), "start_s": round(timing.start_s + before, 3)})})
+        if target is not None:
+            target.write(report.to_json())
+    given = {"--contract": (contract, None), "--device": (device, "auto"), "--tier": (tier, "standard"),
+             "--emulate": (emulate, "sm_90")}
+    repeated = tuple(word for name, (value, default) in given.items() if value != default
+                     for word in (name, str(value)))
+    print_report(console(error=target is not None and target.stdout), report,
+                 Names(reference, candidate, repeated))
+    raise typer.Exit({"contract": 0, "rejected": 1, "screened": 3}[report.label.value])
+
+
+def screen(
+    reference: Reference,
+    candidate: CandidateFile,
+    variant: Annotated[str, typer.Option(help="kernelbench-v0 (1e-2), kernelbench (1e-4 at fp32, 1e-2 at half "
+                                              "precision) or hardened.")] = "kernelbench-v0",
+    precision: Annotated[str, typer.Option(help="Precision of the kernelbench variant: fp32, fp16 or "
+                                                "bf16.")] = "fp32",
+    device: Device = "auto",
+    json: Json = None,
+    timeout: Annotated[float, typer.Option(metavar="S", help="Seconds for the candidate's calls.")] = 300.0,
+    emulate: Emulate = "sm_90",
+) -> None:
+    """The usual cheap check of CANDIDATE: five random inputs at the native sizes. Passing is no verdict.
+
+    Exit status: 0 passed, 1 failed, 3 it could not run here, 2 the task or the command line is at fault.
+    """
+    from assay.run.process import Zygote
+
+    _exist(reference, candidate)
+    with json_target(json) as target, progress() as show:
+        show("start", 0, 0)
+        with Zygote() as zygote:
+            from assay import accept
+            from assay.screen import screen_task
+
+            task, found = accept.pair(Path(reference), Path(candidate))
+            chosen = accept.variant(variant)
+            named = accept.target(emulate)
+            accept.options(device=device, timeout=timeout)
+            show("screen", 0, 0)
+            report = screen_task(task, found, variant=chosen, precision=precision, device=device,
+                                 target=named, timeout=timeout, zygote=zygote)
+        if target is not None:
+            target.write(report.to_json())
+    _print_screen(report, error=target is not None and target.stdout)
+    raise typer.Exit({"pass": 0, "fail": 1}.get(report.outcome.value, 3))
+
+
+def _exist(reference: str, candidate: str, contract: str | None = None) -> None:
+    """Refuse paths that do not exist before anything is started."""
+    paths = {"the reference": reference, "the candidate": candidate, "the contract": contract}
+    for what, path in paths.items():
+        if path is not None and not Path(path).exists():
+            raise InputError(f"no such file for {what}", path, "check the path")
+
+
+def _print_screen(report: ScreenReport, *, error: bool) -> None:
+    """The screen's report: a line per trial, then what it says."""
+    from rich.text import Text
+
+    from assay.report.words import OUTCOMES, REASONS, printable
+
+    out = console(error=error)
+    for number, trial in enumerate(report.trials, 1):
+        line = f"trial {number:>2}  seed {trial.seed:<10}  {OUTCOMES[trial.outcome]:<13}"
+        if trial.reason is not None:
+            line += REASONS[trial.reason]
+        elif trial.max_error is not None:
+            line += f"largest error {trial.max_error:.3g}"
+        out.print(Text(line.rstrip(), overflow="ellipsis", no_wrap=True))
+        if trial.expected is not None:
+            place = f"[{', '.join(map(str, trial.index))}]" if trial.index is not None else ""
+            words = f"{trial.output or 'outputs'}{place}: expected {trial.expected}, got {trial.actual}"
+            out.print(Text(f"{'':10}{printable(words)}"))
+    if report.text:
+        out.print(Text(printable(f"{'':10}{report.text}")))
+    word = {"pass": "passed", "fail": "failed"}.get(report.outcome.value, "undecided")
+    rule = f"{report.variant.value}, atol = rtol = {report.tolerance:g}"
+    out.print(f"{word} the screen ({rule}) on {report.scope} in {report.timing['total_s']:.1f} s", soft_wrap=True)
+    if report.passed:
+        out.print("No verdict: `assay verify` decides.")
