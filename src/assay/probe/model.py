@@ -37,6 +37,12 @@ class Draw(Frozen):
     """Tensor inputs the variation applies to; None means all of them."""
     injections: tuple[Injection, ...] = ()
     """Exceptional values put in afterwards."""
+    parameters: int | None = None
+    """Seed of the parameters that this draw is computed with; None takes the probe's."""
+    rows: tuple[int, int] | None = None
+    """First and last but one row that are fed, of the inputs in `batched`; None feeds all."""
+    batched: tuple[int, ...] = ()
+    """Tensor inputs whose first dimension is the batch."""
     layouts: tuple[str, ...] = ()
     """Layout of each tensor input, by position; empty means as the task makes them."""
 
@@ -46,9 +52,12 @@ class Call(Frozen):
 
     draw: int = 0
     """Which of the probe's draws is fed."""
-    storage: Literal["fresh", "same", "overwrite"] = "fresh"
+    storage: Literal["fresh", "same", "overwrite", "reused"] = "fresh"
     """`fresh` puts the inputs at new addresses, `same` passes the previous call's very tensors again,
-    `overwrite` writes the new values into the previous call's tensors."""
+    `overwrite` writes the new values into the previous call's tensors, `reused` passes new tensors that lie where
+    the previous call's lay."""
+    instance: int = 0
+    """Which instance of the candidate is called; each is built when first asked for."""
 
 
 class Probe(Frozen):
@@ -67,7 +76,7 @@ class Probe(Frozen):
     draws: tuple[Draw, ...]
     """The sets of inputs."""
     calls: tuple[Call, ...] = (Call(),)
-    """The calls, in order, on one instance of the candidate."""
+    """The calls, in order."""
     parameters: int = 0
     """0 for parameters as constructed, else the seed they are varied with (same shapes, other values)."""
     grad: bool = False

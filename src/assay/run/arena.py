@@ -82,7 +82,7 @@ class Region:
     slots: list[list[Slot]] = field(default_factory=list)
     """Per call, one slot per tensor input; empty for a call that passes the previous tensors again."""
     storage: list[str] = field(default_factory=list)
-    """Per call: fresh, same or overwrite."""
+    """Per call: fresh, same, overwrite or reused."""
     size: int = 0
     offset: int = 0
 
@@ -133,7 +133,7 @@ class Region:
         for made, (slots, storage) in enumerate(zip(self.slots, self.storage, strict=True)):
             if storage == "fresh":
                 target = slots
-            elif storage == "overwrite" and made < calls_made:
+            elif storage in ("overwrite", "reused") and made < calls_made:
                 for old, new in zip(target, slots, strict=True):
                     _put(expected, old, new.tensor)
         if torch.equal(after, expected):

@@ -34,6 +34,7 @@ class Weights:
         seed: seed set before the constructor.
         training: mode of the reference after construction.
         base: weights as constructed, which names are matched by, when `state` holds varied values.
+        others: weights that single draws ask for, by parameter seed.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Weights:
     seed: int
     training: bool | None
     base: Weights | None = None
+    others: Mapping[int, Weights] = field(default_factory=dict)
 
 
 class CandidateSession:
@@ -84,10 +86,11 @@ class CandidateSession:
             return failed
         worker = self._worker
         assert worker is not None
-        if weights.key not in self._keys:
-            refused = self._send_instance(worker, weights, timeout, probe.id)
-            if refused is not None:
-                return refused
+        for needed in (weights, *weights.others.values()):
+            if needed.key not in self._keys:
+                refused = self._send_instance(worker, needed, timeout, probe.id)
+                if refused is not None:
+                    return refused
         region = _region(probe, truths)
         if worker.arena_used + region.size > 4 << 30:
             self._retire()
@@ -173,7 +176,8 @@ class CandidateSession:
                 region: Region) -> tuple[dict[str, Any], list[memoryview]]:
         calls = [
             {"storage": call.storage, "tree": truths[call.draw].tree, "seed": seed,
-             "places": [slot.to_json() for slot in slots]}
+             "places": [slot.to_json() for slot in slots], "instance": call.instance,
+             "key": _key(weights, probe, call.draw)}
             for call, seed, slots in zip(probe.calls, seeds, region.slots, strict=True)
         ]
         conditions = dict(c.split(":", 1) for c in probe.conditions if ":" in c)
@@ -182,7 +186,7 @@ class CandidateSession:
             "region": {"offset": region.offset, "size": region.size}, "grad": probe.grad,
             "late": len(probe.calls) > 1,
             "config": int(conditions["config"]) if "config" in conditions else None,
-            "poison": conditions.get("poison", "nan"),
+            "poison": conditions.get("poison", "nan"), "conditions": conditions,
         }
         chunks: list[memoryview] = []
         if probe.grad:
@@ -238,6 +242,12 @@ class CandidateSession:
         return death
 
 
+def _key(weights: Weights, probe: Probe, draw: int) -> str:
+    """Key of the weights that a draw is computed with."""
+    seed = probe.draws[draw].parameters
+    return weights.key if seed is None or seed == probe.parameters else weights.others[seed].key
+
+
 def _region(probe: Probe, truths: Sequence[Truth]) -> Region:
     """Lay the probe's inputs out in guarded memory."""
     conditions = dict(c.split(":", 1) for c in probe.conditions if ":" in c)
@@ -245,7 +255,7 @@ def _region(probe: Probe, truths: Sequence[Truth]) -> Region:
     first: list[Placement] = []
     for call in probe.calls:
         truth, draw = truths[call.draw], probe.draws[call.draw]
-        if call.storage != "overwrite":
+        if call.storage not in ("overwrite", "reused"):
             first = [_placement(draw.layouts, i, t, s)
                      for i, (t, s) in enumerate(zip(truth.inputs, truth.strides, strict=True))]
         region.add_call(call.storage, truth.inputs, first)

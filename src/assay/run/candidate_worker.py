@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from assay.run import bait, codec, integrity, weights, wire
+from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
 RED_ZONE = 512
@@ -37,6 +38,7 @@ class _State:
         self.arena_fd = arena_fd
         self.device = "cpu"
         self.emulation: Any = None
+        self.compiler: Any = None
         self.module: Any = None
         self.entry: Callable[..., Any] | None = None
         self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
@@ -89,7 +91,11 @@ def describe(error: BaseException, phase: str) -> dict[str, Any]:
 def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
     """Import the candidate's source from a file of its own."""
     header = frame.header
-    if state.options.get("device", "cpu") == "cpu":
+    if state.options.get("mode") == "compile":
+        from assay.run import compile_only
+
+        state.compiler = compile_only.install(str(state.options["target"]))
+    elif state.options.get("device", "cpu") == "cpu":
         from assay.run import emulation
 
         state.emulation = emulation.install(str(state.options.get("target", "sm_90")))
@@ -194,6 +200,12 @@ class _Arena:
         flat = mirror[RED_ZONE:RED_ZONE + size].view(dtype)
         return flat.as_strided(place["shape"], place["stride"], flat.storage_offset() + place["offset"])
 
+    def again(self, tensor: torch.Tensor, place: dict[str, Any]) -> torch.Tensor:
+        """Another tensor object over the memory of one that `tensor` made at `place`."""
+        if self._device == "cpu":
+            return self.tensor(place)
+        return torch.from_dlpack(tensor.detach())
+
     def write_back(self) -> None:
         """Copy what the device holds now into the shared memory."""
         for begin, mirror in self._mirrors:
@@ -209,13 +221,17 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         state.emulation.reset()
         state.emulation.force_config(header.get("config"))
         state.emulation.memory.poison = 0x00 if header.get("poison") == "zero" else 0xFF
+    if state.compiler is not None:
+        state.compiler.reset()
     phase = "construct"
     calls: list[dict[str, Any]] = []
     chunks: list[memoryview] = []
     reply: dict[str, Any] = {"calls": calls}
     ranges: dict[str, list[list[int]]] = {}
+    tools = Instruments(header.get("conditions") or {}, state.emulation)
     try:
-        model, found = _build(state, header["key"], header.get("dtype"))
+        with tools:
+            model, found = _build(state, header["key"], header.get("dtype"))
         reply["weights"] = found.how
         reply["weights_text"] = found.text
         if found.how == "unmatched":
@@ -226,23 +242,35 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         arena = _Arena(state, header["region"])
         kept: list[list[torch.Tensor]] = []
         previous: list[torch.Tensor] = []
+        places: list[dict[str, Any]] = []
+        models = {0: (model, header["key"])}
         cotangents: list[torch.Tensor] = []
         if header.get("cotangents"):
             cotangents, _ = codec.unpack_tensors(header["cotangents"], memoryview(frame.payload))
         for call in header["calls"]:
             phase = "inputs"
             if call["storage"] == "fresh":
-                previous = [arena.tensor(place) for place in call["places"]]
+                places = call["places"]
+                previous = [arena.tensor(place) for place in places]
             elif call["storage"] == "overwrite":
                 for target, place in zip(previous, call["places"], strict=True):
                     target.copy_(arena.tensor(place))
+            elif call["storage"] == "reused":
+                for target, place in zip(previous, call["places"], strict=True):
+                    target.copy_(arena.tensor(place))
+                # other objects, as when an allocator hands the same memory out again
+                again = [arena.again(t, place) for t, place in zip(previous, places, strict=True)]
+                previous, target = again, None
             ranges[str(len(calls))] = [[s.data_ptr(), s.data_ptr() + s.nbytes()]
-                                       for s in (t.untyped_storage() for t in previous) if s.nbytes()]
+                                       for s in (t.untyped_storage() for t in previous)]
+            model = _instance_for(state, models, call, header, found, tools)
             args, kwargs = codec.unflatten(call["tree"], previous)
             torch.manual_seed(call["seed"])
             phase = "call"
+            tools.before_call()
             started = time.perf_counter()
-            outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
+            with tools:
+                outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
             if state.device != "cpu":
                 torch.cuda.synchronize()
             seconds = time.perf_counter() - started
@@ -252,6 +280,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                 if state.emulation is not None:
                     _name_devices(state, part, outputs)
                 _, live = codec.flatten(outputs)
+                tools.after_call(live)
                 record = {"outputs": part, "seconds": seconds}
                 # copied now: a later call may write into the same buffer
                 chunks += [memoryview(bytes(piece)) for piece in pieces]
@@ -267,21 +296,36 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             reply["late"] = late
             chunks += pieces
         arena.write_back()
-        after = weights.named_state(model)
+        after = weights.named_state(models[0][0])
         reply["parameters_changed"] = [
             n for n, t in before.items()
             if n not in after or not _same_bits(t, after[n].detach())
-        ]
+        ] if models[0][1] == header["key"] else []
     except SystemExit:
         raise
     except BaseException as error:
         reply["error"] = describe(error, phase)
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
-    reply["facts"] = {**_facts(state), "inputs": ranges}
+    reply["facts"] = {**_facts(state), **tools.facts(), "inputs": ranges}
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks
+
+
+def _instance_for(state: _State, models: dict[int, tuple[Any, str]], call: dict[str, Any], header: dict[str, Any],
+                  found: weights.WeightMatch, tools: Instruments) -> Any:
+    """The instance that a call is for, built when first asked for, with the weights that the call wants."""
+    number, key = int(call.get("instance", 0)), str(call.get("key") or header["key"])
+    if number not in models:
+        with tools:
+            models[number] = (_build(state, header["key"], header.get("dtype"))[0], header["key"])
+    model, loaded = models[number]
+    if key != loaded:
+        if isinstance(model, torch.nn.Module):
+            weights.replace(model, state.instances[key][2], found)
+        models[number] = (model, key)
+    return model
 
 
 def _name_devices(state: _State, part: dict[str, Any], outputs: Any) -> None:
@@ -344,6 +388,8 @@ def _facts(state: _State) -> dict[str, Any]:
                                                     signal.default_int_handler)],
         "traced": sys.gettrace() is not None or sys.getprofile() is not None,
     }
+    if state.compiler is not None:
+        facts["compiled"] = state.compiler.facts()
     if state.emulation is not None:
         facts["launches"] = [_launch(launch) for launch in list(state.emulation.recorder.launches)[:100]]
         facts["launch_count"] = state.emulation.recorder.total

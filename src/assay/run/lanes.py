@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay.errors import InputError
 from assay.probe.model import Probe
@@ -18,6 +18,7 @@ from assay.run.reference import ReferenceFailed, ReferenceSession
 AHEAD = 4
 HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
+COMPILE_SECONDS = 180.0
 
 
 @dataclass
@@ -57,10 +58,12 @@ class Run:
     budget: Budget
     seed: int
     random: bool = False
+    compilers: Callable[[str], CandidateSession] | None = None
     stop: Callable[[Record], bool] | None = None
     on_record: Callable[[Record], None] | None = None
     truth_cache: dict[str, Truth] = field(default_factory=dict)
     hangs: dict[str, int] = field(default_factory=dict)
+    compile_lock: threading.Lock = field(default_factory=threading.Lock)
     oracle_seconds: float = 0.0
     candidate_seconds: float = 0.0
 
@@ -71,17 +74,22 @@ class Run:
             truths = tuple(self._truth(probe, i) for i in range(len(probe.draws)))
             if not all(t.ok for t in truths):
                 return truths, Weights("", ((), {}), {}, (), 0, None)
-            return truths, self.reference.weights(probe.sizes, probe.parameters)
+            weights = self.reference.weights(probe.sizes, probe.parameters)
+            seeds = {d.parameters for d in probe.draws if d.parameters is not None} - {probe.parameters}
+            if seeds:
+                weights = replace(weights, others={s: self.reference.weights(probe.sizes, s) for s in sorted(seeds)})
+            return truths, weights
         finally:
             self.oracle_seconds += time.monotonic() - began
 
     def _truth(self, probe: Probe, index: int) -> Truth:
         draw = probe.draws[index]
         call_seed = _call_seed(self.seed, "reference", draw.seed)
-        key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{probe.parameters}/{probe.grad}"
+        parameters = probe.parameters if draw.parameters is None else draw.parameters
+        key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{probe.grad}"
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
-                                         parameters=probe.parameters, grad=probe.grad)
+                                         parameters=parameters, grad=probe.grad)
             if len(self.truth_cache) > 8:
                 self.truth_cache.pop(next(iter(self.truth_cache)))
             self.truth_cache[key] = truth
@@ -105,10 +113,22 @@ class Run:
                 timeout: float | None = None) -> Record:
         if not all(t.ok for t in truths):
             return Record(probe, truths, Observation(probe=probe.id, status="not_run", text="no truth"))
+        target = next((c.removeprefix("compile:") for c in probe.conditions if c.startswith("compile:")), None)
+        if target is not None:
+            return self._compile(probe, truths, weights, target)
         began = time.monotonic()
         observation = session.run(probe, truths, weights, self.call_seeds(probe),
                                   timeout or self.budget.timeout(probe))
         self.candidate_seconds += time.monotonic() - began
+        return Record(probe, truths, observation)
+
+    def _compile(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights, target: str) -> Record:
+        """Compile what the candidate launches for a target; nothing runs."""
+        if self.compilers is None:
+            return Record(probe, truths, Observation(probe=probe.id, status="toolchain", text="no compiler here"))
+        with self.compile_lock:
+            session = self.compilers(target)
+            observation = session.run(probe, truths, weights, self.call_seeds(probe), COMPILE_SECONDS)
         return Record(probe, truths, observation)
 
     def all(self, plan: Sequence[Probe]) -> list[Record]:

@@ -100,6 +100,15 @@ def load(model: torch.nn.Module, reference: Mapping[str, torch.Tensor], found: W
                 target.copy_(reference[theirs])
 
 
+def replace(model: torch.nn.Module, reference: Mapping[str, torch.Tensor], found: WeightMatch) -> None:
+    """Load other values after construction, through `load_state_dict` as a user would, so that its hooks run."""
+    state = dict(model.state_dict())
+    for theirs, ours in found.pairs.items():
+        if ours in state and state[ours].shape == reference[theirs].shape:
+            state[ours] = reference[theirs].to(state[ours].dtype)
+    model.load_state_dict(state, strict=False)
+
+
 def named_state(model: object) -> dict[str, torch.Tensor]:
     """Parameters and persistent buffers by name; nothing for what is not a module."""
     if not isinstance(model, torch.nn.Module):

@@ -1,0 +1,91 @@
+"""What a probe's conditions switch on around the candidate's own code, in the candidate's worker."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from assay.run.poison import FreshMemory
+from assay.run.work import Corruption, KernelWork, LibraryWork, digest, digests_of
+
+
+class Instruments:
+    """Fresh-memory fills, fences, counting of work, corruption of kernels and tuning, as asked for.
+
+    Enter it round each stretch in which the candidate runs; outside, nothing is changed.
+
+    Args:
+        conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with), `fence`
+            (byte of red zones round each allocation), `work` (count operations), `corrupt` (seed with which
+            kernels' stores are replaced), `tune` (every configuration runs at the first call).
+        emulation: the emulated device; None on a GPU.
+    """
+
+    def __init__(self, conditions: dict[str, str], emulation: Any) -> None:
+        self._emulation = emulation
+        fill, fence = (int(conditions[n], 16) if n in conditions else None for n in ("fresh", "fence"))
+        self._fresh = FreshMemory(fill, fence) if fill is not None or fence is not None else None
+        counts = "work" in conditions or "corrupt" in conditions
+        self._library = LibraryWork() if counts else None
+        self._kernels = KernelWork() if counts and emulation is not None else None
+        self._corruption = Corruption(int(conditions["corrupt"])) if "corrupt" in conditions else None
+        self._stack: ExitStack | None = None
+        self.calls: list[dict[str, Any]] = []
+        if emulation is not None:
+            emulation.tune_on_first_call("tune" in conditions)
+
+    def __enter__(self) -> Instruments:
+        stack = ExitStack()
+        if self._emulation is not None:
+            memory, builder = self._emulation.memory, _builder()
+            for tool in (self._kernels, self._corruption):
+                if tool is not None:
+                    stack.enter_context(tool.attached(memory, builder))
+        for mode in (self._library, self._fresh):
+            if mode is not None:
+                stack.enter_context(mode)
+        self._stack = stack
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._stack is not None
+        self._stack.close()
+        self._stack = None
+
+    def before_call(self) -> None:
+        """Forget what earlier stretches did."""
+        if self._library is not None:
+            self._library.reset()
+        if self._kernels is not None:
+            self._kernels.operations = 0
+        self._launched = self._emulation.recorder.total if self._emulation is not None else 0
+
+    def after_call(self, outputs: list[torch.Tensor]) -> None:
+        """Write down what one call did."""
+        seen: dict[str, Any] = {}
+        if self._emulation is not None:
+            seen["launches"] = self._emulation.recorder.total - self._launched
+        if self._library is not None:
+            seen["library"] = dict(self._library.operations.most_common(20))
+            seen["results"] = digests_of(list(self._library.results), outputs)
+            seen["outputs"] = [digest(t) for t in outputs]
+        if self._kernels is not None:
+            seen["own"] = self._kernels.operations
+        self.calls.append(seen)
+
+    def facts(self) -> dict[str, Any]:
+        """What was seen, as JSON data."""
+        facts: dict[str, Any] = {"per_call": self.calls}
+        if self._fresh is not None:
+            facts["fences"] = self._fresh.broken()
+            facts["fenced"] = self._fresh.fenced
+        return facts
+
+
+def _builder() -> Any:
+    """The builder that interpreted kernels call."""
+    from triton.runtime import interpreter
+
+    return interpreter.interpreter_builder
