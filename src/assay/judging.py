@@ -21,11 +21,16 @@ from assay.report.model import (
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
 
+def visible(gate: Gate, records: Sequence[Record]) -> list[Record]:
+    """What a gate may judge: every record but those of compilations, in which nothing ran, that others planned."""
+    return [r for r in records if r.probe.kind != "compile" or r.probe.gate == gate.slug]
+
+
 def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool) -> tuple[GateResult, Verdict]:
     """Judge one gate. A fault of the gate itself is its outcome `error`, never a pass."""
     planned = sum(1 for r in records if r.probe.gate == gate.slug)
     try:
-        verdict = gate.judge(ctx, records)
+        verdict = gate.judge(ctx, visible(gate, records))
     except Exception as error:
         note = f"{type(error).__name__}: {error}"[:300]
         return GateResult(id=gate.id, slug=gate.slug, outcome=Outcome.ERROR, reason=Reason.INTERNAL,

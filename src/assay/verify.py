@@ -15,7 +15,7 @@ from assay.environment import free_bytes
 from assay.errors import InputError
 from assay.gates import BATTERY, GATES, Context
 from assay.gates.base import single
-from assay.judging import is_blocking, make_report, rejects
+from assay.judging import is_blocking, make_report, rejects, visible
 from assay.planning import (
     COMPILED_ELEMENTS,
     INTERPRETED_ELEMENTS,
@@ -136,17 +136,26 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
                          {"device": device, "target": options.target}, limits)
         for _ in range(max(1, options.lanes))
     ]
+    compilers: dict[str, CandidateSession] = {}
+
+    def compiler(target: str) -> CandidateSession:
+        if target not in compilers:
+            compilers[target] = CandidateSession(zygote, candidate.source, entries(task, candidate),
+                                                 {"device": "cpu", "mode": "compile", "target": target}, limits)
+        return compilers[target]
+
+    run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler)
     try:
-        return _with_sessions(task, candidate, contract, options, device, reference, sessions, progress, clock)
+        return _with_run(task, candidate, contract, options, device, run, progress, clock)
     finally:
         reference.close()
-        for session in sessions:
+        for session in [*sessions, *compilers.values()]:
             session.close()
 
 
-def _with_sessions(task: Task, candidate: Candidate, contract: Contract, options: Options, device: str,
-                   reference: ReferenceSession, sessions: Sequence[CandidateSession], progress: Progress,
-                   clock: _Clock) -> Report:
+def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Options, device: str, run: Run,
+              progress: Progress, clock: _Clock) -> Report:
+    reference, sessions = run.reference, run.sessions
     progress("study", 0, 0)
     began = time.monotonic()
     try:
@@ -159,9 +168,10 @@ def _with_sessions(task: Task, candidate: Candidate, contract: Contract, options
                          "make forward run on what get_inputs returns")
     seed = options.seed if options.seed is not None else secrets.randbits(31)
     seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
-    run = Run(reference, sessions, Budget(time.monotonic() + seconds), seed, random=study.random)
+    run.budget, run.seed, run.random = Budget(time.monotonic() + seconds), seed, study.random
     ctx = Context(
         study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
+        languages=tuple(candidate.languages), target=_target(device, options),
         blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
         element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
     )
@@ -180,7 +190,7 @@ def _with_sessions(task: Task, candidate: Candidate, contract: Contract, options
     run.on_record = on_record
     if options.fail_fast:
         run.stop = lambda record: any(
-            rejects(f, ctx, True) for g in gates if is_blocking(g, ctx) for f in g.judge(ctx, [record]).findings)
+            rejects(f, ctx, True) for g in gates if is_blocking(g, ctx) for f in g.judge(ctx, visible(g, [record])).findings)
     records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *run.all(plan)]
     for session in sessions:
         session.close()
@@ -252,6 +262,18 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),
                       candidate_s=round(run.candidate_seconds, 3)),
     )
+
+
+def _target(device: str, options: Options) -> str:
+    """The GPU that kernels are compiled for: the one at hand, or the emulated one."""
+    if device != "cuda":
+        return options.target
+    import torch
+
+    from assay.run.emulation import TARGETS
+
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}" if f"sm_{major}{minor}" in TARGETS else options.target
 
 
 def numerics(contract: Contract) -> dict[str, Any]:

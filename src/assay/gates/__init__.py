@@ -13,6 +13,7 @@ from assay.gates.output_aliasing import OutputAliasing
 from assay.gates.provenance import Provenance
 from assay.gates.repeatability import Repeatability
 from assay.gates.residency import Residency
+from assay.gates.resources import Resources
 from assay.gates.shapes import Shapes
 from assay.gates.statelessness import Statelessness
 from assay.gates.values import Values
@@ -23,6 +24,7 @@ BATTERY: tuple[Gate, ...] = (
     Repeatability(),
     Nonfinite(),
     Residency(),
+    Resources(),
     OutputAliasing(),
     InputMutation(),
     Statelessness(),

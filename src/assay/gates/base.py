@@ -27,6 +27,8 @@ class Context:
         seed: seed of the whole plan.
         device: `cpu` (emulation) or `cuda`.
         language: language of the candidate.
+        languages: every kernel language found in its source.
+        target: GPU that kernels are compiled for where the contract names none.
         blocks: block constants found in the candidate's source.
         sizes: overrides that values are probed at; empty for the native sizes.
         small: overrides for gates that need no particular size, cheap ones.
@@ -41,6 +43,8 @@ class Context:
     seed: int
     device: str
     language: str
+    languages: tuple[str, ...] = ()
+    target: str = "sm_90"
     blocks: tuple[int, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     small: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,95 @@
+"""RES-02: compiles and fits on every declared target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.gates.base import Context, Verdict, distinct, own, single
+from assay.probe.model import Draw, Probe
+from assay.probe.record import Record
+from assay.report.model import Finding
+from assay.vocabulary import Reason, Tier
+
+DEFAULT_TARGET = "sm_90"
+_DRIFT = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError"})
+
+
+class Resources:
+    """Every kernel that the candidate launches, compiled for each target with the arguments it is launched with.
+
+    Needs no GPU. What compiles but goes over a limit of the target fails there at launch, so the compiler's
+    numbers are compared with the limits.
+    """
+
+    id = "RES-02"
+    slug = "resources"
+    aliases = ("lethe:RES-02", "veit:resource-fit")
+    obligation = "compiles and fits on every declared target: registers, shared memory, tensor memory, threads"
+    opt_in = False
+
+    def plan(self, ctx: Context) -> list[Probe]:
+        """One compiling probe per target, at the native sizes."""
+        if "triton" not in (ctx.language, *ctx.languages) or (ctx.quick and not ctx.contract.resources.targets):
+            return []
+        targets = ctx.contract.resources.targets or (ctx.target,)
+        return [single(self, target, Draw(seed=ctx.draw_seed("values", 0)), ctx.sizes,
+                       conditions=(f"compile:{target}",), kind="compile") for target in targets]
+
+    def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
+        """Compare what the compiler reports with what the target has."""
+        mine = own(self, records)
+        if not mine:
+            why = "no Triton kernel to compile" if ctx.language != "triton" else "not part of this tier"
+            return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note=why)
+        verdict = Verdict()
+        notes = []
+        for record in mine:
+            target = record.probe.conditions[0].removeprefix("compile:")
+            compiled = record.observation.facts.get("compiled") or []
+            if not compiled:
+                verdict.undecided[Reason.TOOLCHAIN] += 1
+                continue
+            verdict.decided += 1
+            for kernel, tried in _by_launch(compiled):
+                failures = [c for c in tried if c.get("error") or c.get("over")]
+                if len(failures) < len(tried):
+                    best = next(c for c in tried if c not in failures)
+                    notes.append(f"{kernel} on {target}: {best.get('registers')} registers, {best['shared']} B shared"
+                                 + (f", {best['tensor_memory']} tensor-memory columns" if best["tensor_memory"] else "")
+                                 + (f", {best['spilled']} B spilled" if best.get("spilled") else ""))
+                    continue
+                worst = failures[0]
+                if worst.get("error_type") in _DRIFT:
+                    verdict.decided -= 1
+                    verdict.undecided[Reason.TOOLCHAIN] += 1
+                    continue
+                verdict.findings.append(self._finding(record, kernel, target, worst))
+        verdict.note = "; ".join(dict.fromkeys(notes[:3])) or None
+        verdict.findings = distinct(verdict.findings)
+        return verdict
+
+    def _finding(self, record: Record, kernel: str, target: str, worst: dict[str, Any]) -> Finding:
+        detail = {k: v for k, v in worst.items() if k not in ("seconds", "over", "error") and v is not None}
+        if worst.get("over"):
+            what, needed, limit = worst["over"]
+            reason = {"shared memory bytes": Reason.SHARED_MEMORY, "tensor-memory columns": Reason.TENSOR_MEMORY}.get(
+                what, Reason.REGISTERS)
+            expected, actual = f"at most {limit} {what} on {target}", f"{kernel} needs {needed}"
+        else:
+            text = str(worst["error"])
+            lowered = text.lower() + str(worst.get("error_type", "")).lower()
+            reason = (Reason.TENSOR_MEMORY if "tensor memory" in lowered or "tmem" in lowered
+                      else Reason.SHARED_MEMORY if "shared memory" in lowered else Reason.COMPILE_FAILED)
+            expected, actual = f"compiles for {target}", f"{kernel}: {text.splitlines()[-1] if text else 'failed'}"[:300]
+            detail["error"] = text
+        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.WRONG, tolerance_free=True,
+                       expected=expected, actual=actual, detail=detail, attested_by="worker", probe=record.probe.id)
+
+
+def _by_launch(compiled: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Kernel and the configurations tried, launch by launch."""
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for item in compiled:
+        groups.setdefault(int(item.get("launch", 0)), []).append(item)
+    return [(str(tried[0].get("kernel")), tried) for tried in groups.values()]

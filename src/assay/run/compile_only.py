@@ -1,0 +1,179 @@
+"""Compiling a candidate's Triton kernels for a target without running them, on any machine.
+
+In a worker prepared here every launch compiles the kernel as Triton itself would for these very arguments,
+records what the compiler says, and runs nothing. Outputs are therefore meaningless and are not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.run.emulation import TARGETS, Target
+
+_USAGE = re.compile(r"REG:(\d+)|STACK:(\d+)|LOCAL:(\d+)")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler says of one kernel for one target; sizes in bytes."""
+
+    kernel: str
+    """Name of the kernel."""
+    target: str
+    """Target, such as `sm_90`."""
+    config: str
+    """Autotune configuration, as text; empty without one."""
+    constexprs: dict[str, str]
+    """Compile-time arguments."""
+    seconds: float
+    """Compilation time."""
+    launch: int = 0
+    """Number of the launch; the configurations tried for one launch share it."""
+    error: str | None = None
+    """Compiler error, first lines."""
+    error_type: str | None = None
+    """Class of the error."""
+    shared: int = 0
+    """Dynamic shared memory of a block."""
+    tensor_memory: int = 0
+    """Tensor-memory columns."""
+    warps: int = 0
+    """Warps of a block."""
+    registers: int | None = None
+    """32-bit registers of a thread; None where no disassembler said."""
+    stack: int | None = None
+    """Stack frame of a thread."""
+    spilled: int | None = None
+    """Local memory of a thread, which holds spills."""
+
+
+class CompileOnly:
+    """Stands in for the emulation of a worker: same questions, no execution."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.compiled: list[Compiled] = []
+
+    def reset(self) -> None:
+        """Forget what was compiled."""
+        self.compiled.clear()
+
+    def facts(self) -> list[dict[str, Any]]:
+        """The compilations as JSON data."""
+        return [{**asdict(c), "over": fits(c, self.target)} for c in self.compiled[:100]]
+
+
+def install(name: str) -> CompileOnly:
+    """Prepare this process to compile for a target. Raises KeyError for an unknown one."""
+    import triton
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    from assay.run.emulation.cuda import install_cuda
+    from assay.run.emulation.driver import install_driver
+    from assay.run.emulation.tensors import install_tensors
+
+    target = TARGETS[name]
+    triton.knobs.runtime.interpret = False
+    install_tensors()
+    install_cuda(target)
+    install_driver(target)
+    recorder = CompileOnly(target)
+    original = JITFunction.run
+    tuned, launches = [""], [0]
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        names = self.arg_names
+        values = {**dict(zip(names, args, strict=False)), **kwargs}
+        constexprs = {p.name: repr(values[p.name])[:200] for p in self.params
+                      if p.is_constexpr and p.name in values}
+        if not tuned[0]:
+            launches[0] += 1
+        common: dict[str, Any] = {"kernel": self.fn.__name__, "target": name, "config": tuned[0],
+                                  "constexprs": constexprs, "launch": launches[0]}
+        try:
+            kernel = original(self, *args, grid=grid, warmup=True, **kwargs)
+        except Exception as error:
+            recorder.compiled.append(Compiled(
+                **common, seconds=time.perf_counter() - began, error=_short(error), error_type=type(error).__name__))
+            return None
+        metadata = kernel.metadata
+        recorder.compiled.append(Compiled(
+            **common, seconds=time.perf_counter() - began, shared=int(metadata.shared),
+            tensor_memory=int(getattr(metadata, "tmem_size", 0) or 0), warps=int(metadata.num_warps),
+            **_usage(kernel.asm.get("cubin"))))
+        return kernel
+
+    def tune(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # a configuration that does not fit is passed over by tuning: the first that fits is what would run
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        result = None
+        launches[0] += 1
+        for config in self.prune_configs(kwargs):
+            before = len(recorder.compiled)
+            tuned[0] = str(config)[:300]
+            try:
+                result = self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
+            finally:
+                tuned[0] = ""
+            new = recorder.compiled[before:]
+            if all(c.error is None and fits(c, target) is None for c in new):
+                break
+        self.nargs = None
+        return result
+
+    JITFunction.run = run
+    Autotuner.run = tune
+    return recorder
+
+
+def fits(compiled: Compiled, target: Target) -> tuple[str, int, int] | None:
+    """None when a kernel fits, else (resource, needed, limit)."""
+    if compiled.shared > target.shared_per_block_optin:
+        return "shared memory bytes", compiled.shared, target.shared_per_block_optin
+    if compiled.tensor_memory > target.tensor_memory_columns:
+        return "tensor-memory columns", compiled.tensor_memory, target.tensor_memory_columns
+    threads = compiled.warps * target.warp_size
+    if threads > target.threads_per_block:
+        return "threads", threads, target.threads_per_block
+    if compiled.registers and compiled.registers * threads > target.registers_per_multiprocessor:
+        return "registers", compiled.registers * threads, target.registers_per_multiprocessor
+    return None
+
+
+def _short(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines[-6:])[:1000]
+
+
+def _usage(cubin: Any) -> dict[str, int]:
+    """Registers, stack and local memory of a cubin, as the disassembler that ships with Triton reports them."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not isinstance(cubin, bytes) or not tool.exists():
+        return {}
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            done = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True,
+                                  timeout=20, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+    found: dict[str, int] = {}
+    for register, stack, local in _USAGE.findall(done.stdout):
+        if register:
+            found["registers"] = max(found.get("registers", 0), int(register))
+        if stack:
+            found["stack"] = max(found.get("stack", 0), int(stack))
+        if local:
+            found["spilled"] = max(found.get("spilled", 0), int(local))
+    return found
