@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from assay.contract import Contract
+from assay.contract.domain import narrowed
 from assay.gates import Context, Gate
 from assay.probe.model import Probe
-from assay.task.facts import Study, TaskSize
+from assay.task.facts import Study
 
 SMALL_BATCH = 6
 INTERPRETED_ELEMENTS = 1 << 18
@@ -16,27 +17,12 @@ COMPILED_ELEMENTS = 1 << 22
 
 
 def restricted(study: Study, contract: Contract) -> Study:
-    """The study with the sizes that a person's contract fixes or bounds."""
-    if not contract.domain.sizes:
-        return study
+    """The study as a person's contract has it: sizes fixed or bounded, inputs with another domain.
 
-    def narrowed(size: TaskSize) -> TaskSize:
-        clause = contract.domain.sizes.get(size.name)
-        if clause is None:
-            return size
-        changes: dict[str, object] = {}
-        if clause.fixed:
-            changes["status"] = "frozen"
-        if clause.minimum is not None:
-            changes["minimum"] = max(size.minimum, clause.minimum)
-            changes["zero"] = size.zero and clause.minimum <= 0
-        if clause.maximum is not None:
-            changes["maximum"] = clause.maximum
-        if clause.multiple_of > 1:
-            changes["multiple_of"] = clause.multiple_of
-        return size.model_copy(update=changes)
-
-    return study.model_copy(update={"integers": tuple(narrowed(s) for s in study.integers)})
+    Raises:
+        InputError: the contract names a size or an input that the task has not got.
+    """
+    return narrowed(study, contract)
 
 
 def small_sizes(study: Study, base: dict[str, int]) -> dict[str, int]:

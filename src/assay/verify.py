@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.contract import Contract
+from assay.contract.domain import declared
 from assay.environment import describe as describe_environment
 from assay.environment import free_bytes
 from assay.errors import InputError
@@ -159,7 +160,9 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     progress("study", 0, 0)
     began = time.monotonic()
     try:
-        study = restricted(reference.study(), contract)
+        found = reference.study()
+        study = restricted(found, contract)
+        reference.declare(study, declared(found, contract))
     except ReferenceFailed as error:
         raise InputError(f"the reference could not be studied: {error}", task.shown, "make it run on its own") from None
     clock.study = time.monotonic() - began

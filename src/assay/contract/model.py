@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+import types
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from assay.errors import InputError
+from assay.probe.layouts import LAYOUTS
+from assay.probe.structure import Trait
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION: Literal[1] = 1
+
+
+SLUGS = (
+    "values", "gradients", "shapes", "reduction_order", "repeatability", "order_sensitive", "dtypes",
+    "accumulation", "nonfinite", "subnormals", "residency", "resources", "output_aliasing", "input_mutation",
+    "statelessness", "layouts", "bounds", "initialization", "streams", "schedules", "integrity", "provenance",
+    "faults", "batch_invariance",
+)
+"""Names of the gates that a policy may list, in the order of the battery."""
 
 
 class Clause(BaseModel):
@@ -31,6 +43,12 @@ class SizeDomain(Clause):
     """The size is always a multiple of this."""
     fixed: bool = False
     """True when the size is never varied."""
+    tied: tuple[str, ...] = ()
+    """Sizes that always take the same value as this one."""
+
+
+STRUCTURES: tuple[str, ...] = get_args(Trait)
+"""Every structure that a clause may name."""
 
 
 class InputDomain(Clause):
@@ -38,14 +56,40 @@ class InputDomain(Clause):
 
     dtypes: tuple[str, ...] = ()
     """Admitted dtypes; empty means the dtype the task uses."""
-    structure: str | None = None
-    """Structure of the values, such as `upper_triangular`; None means what inference finds."""
+    axes: tuple[str, ...] = ()
+    """Its dimensions by the sizes that they follow, such as `["BATCH", "2*DIM"]`; for the reader."""
+    structure: tuple[str, ...] | None = None
+    """Structure of the values, such as `["upper_triangular"]`; None means what inference finds, `[]` none."""
     low: float | None = None
-    """Smallest admitted value."""
+    """Smallest admitted value; None means what inference finds."""
     high: float | None = None
-    """Largest admitted value."""
+    """Largest admitted value; None means what inference finds."""
     layouts: tuple[str, ...] | None = None
     """Admitted layouts; None means every layout that the reference accepts."""
+
+    @field_validator("structure", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("structure")
+    @classmethod
+    def _known_structure(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return _known(value, STRUCTURES, "structure")
+
+    @field_validator("layouts")
+    @classmethod
+    def _known_layout(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return _known(value, LAYOUTS, "layout")
+
+
+class ParameterDomain(Clause):
+    """What one parameter or buffer of the reference is; for the reader and for generators."""
+
+    dtype: str = ""
+    """Its dtype; empty means the one the task uses."""
+    axes: tuple[str, ...] = ()
+    """Its dimensions by the sizes that they follow."""
 
 
 class Domain(Clause):
@@ -54,7 +98,14 @@ class Domain(Clause):
     sizes: dict[str, SizeDomain] = Field(default_factory=dict)
     """By the name of the task's module-level integer."""
     inputs: dict[str, InputDomain] = Field(default_factory=dict)
-    """By the input's name, or its position as text."""
+    """By the path of the tensor input: its position or keyword, such as `0` or `batch.mask`."""
+    parameters: dict[str, ParameterDomain] = Field(default_factory=dict)
+    """By the reference's own names."""
+    vary_parameters: bool = True
+    """Whether the candidate has to be right with other parameter values than those of a fresh constructor."""
+    defaults: Literal["inferred", "none"] = "inferred"
+    """What an input's table leaves out: `inferred` from the task, or `none`, nothing assumed: a floating
+    input without a structure and a range may then hold any finite number."""
     dtypes: tuple[str, ...] = ()
     """Floating dtypes promised beside the task's own: fp32, fp16, bf16, fp64."""
 
@@ -78,9 +129,10 @@ class Exceptional(Clause):
     """What happens to values that are not ordinary numbers."""
 
     nan: Literal["propagate", "reference", "ignore"] = "propagate"
-    """NaN arrives where the reference puts it; `ignore` waives the clause."""
+    """`propagate`: NaN arrives where the reference puts it, in float64 as in its own dtype; `reference`: also
+    where only its own dtype does; `ignore` waives the clause."""
     inf: Literal["propagate", "reference", "ignore"] = "propagate"
-    """Signed infinities arrive where the reference puts them; `ignore` waives the clause."""
+    """The same for signed infinities."""
     subnormals: Literal["preserve", "flush", "either"] = "either"
     """Whether subnormal numbers are kept."""
 
@@ -94,6 +146,15 @@ class Memory(Clause):
     """Names or positions of inputs that may change."""
     extra_bytes: int | None = None
     """Scratch bytes allowed beyond inputs and outputs; None sets no limit."""
+
+
+def _known(values: tuple[str, ...] | None, names: tuple[str, ...], what: str) -> tuple[str, ...] | None:
+    """The values as they are. Raises ValueError for one that is not among the names, with the nearest."""
+    for value in values or ():
+        if value not in names:
+            near = difflib.get_close_matches(value, names, n=1, cutoff=0.0)
+            raise ValueError(f"no {what} `{value}`; did you mean `{near[0]}`?")
+    return values
 
 
 class Resources(Clause):
@@ -114,6 +175,12 @@ class Policy(Clause):
     """Tiers of findings that do not reject."""
     scope: Literal["any", "gpu"] = "any"
     """`gpu` refuses the label `contract` to a verdict decided without a GPU."""
+
+    @field_validator("blocking", "advisory")
+    @classmethod
+    def _known_gates(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        # every slug of the battery, also of gates that this version has not got
+        return _known(value, SLUGS, "gate")
 
 
 class Contract(Clause):
@@ -172,6 +239,8 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
     """One line for the first fault of a contract, with the nearest right key."""
     fault = error.errors()[0]
     path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "value_error":
+        return f"{path}: {str(fault['msg']).removeprefix('Value error, ')}"
     if fault["type"] != "extra_forbidden":
         return f"{path}: {fault['msg']} (got {fault.get('input')!r})"
     keys = _keys_at(model, [str(part) for part in fault["loc"][:-1]])
@@ -186,11 +255,23 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
     current: Any = model
     for part in path:
         if not (isinstance(current, type) and issubclass(current, BaseModel)):
-            return []
+            arguments = get_args(current)
+            if get_origin(current) is not dict:
+                return []
+            current = arguments[1]
+            continue
         field = current.model_fields.get(part)
         if field is None:
             return list(current.model_fields)
-        annotation = field.annotation
-        arguments = getattr(annotation, "__args__", ())
-        current = arguments[1] if arguments and getattr(annotation, "__origin__", None) is dict else annotation
+        current = _plain(field.annotation)
+    if get_origin(current) is dict:
+        return []
     return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+
+
+def _plain(annotation: Any) -> Any:
+    """An annotation without `| None`."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        kept = [a for a in get_args(annotation) if a is not type(None)]
+        return kept[0] if len(kept) == 1 else annotation
+    return annotation

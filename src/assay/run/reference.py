@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from assay.contract.domain import Declared
 from assay.errors import InputError
 from assay.oracle import LeafTruth
 from assay.oracle.truth import Kind
@@ -61,6 +62,7 @@ class ReferenceSession:
         self._lock = threading.Lock()
         self._weights: dict[str, Weights] = {}
         self._study: Study | None = None
+        self._declared: dict[int, Declared] = {}
         self.seconds = 0.0
 
     def _request(self, header: dict[str, Any], timeout: float | None = None) -> tuple[dict[str, Any], memoryview]:
@@ -71,7 +73,7 @@ class ReferenceSession:
                                                   options={"device": self._device})
                 self._exchange({"op": "task", "task": self._task.model_dump(mode="json")}, 60.0)
             if fresh and self._study is not None and header["op"] != "study":
-                self._exchange({"op": "restore", "study": self._study.model_dump(mode="json")}, 60.0)
+                self._exchange(self._restored(), 60.0)
             return self._exchange(header, timeout or self._timeout)
 
     def _exchange(self, header: dict[str, Any], timeout: float) -> tuple[dict[str, Any], memoryview]:
@@ -96,6 +98,21 @@ class ReferenceSession:
                              "give it smaller sizes")
         self._study = Study.model_validate(header["study"])
         return self._study
+
+    def declare(self, study: Study, declared: dict[int, Declared]) -> None:
+        """Make inputs in the domain that a contract declares from here on.
+
+        Args:
+            study: the task's study, narrowed by the contract.
+            declared: by position, the inputs whose domain the contract changes.
+        """
+        self._study, self._declared = study, declared
+        self._request(self._restored())
+
+    def _restored(self) -> dict[str, Any]:
+        assert self._study is not None
+        return {"op": "restore", "study": self._study.model_dump(mode="json"),
+                "declared": {str(i): clause.model_dump(mode="json") for i, clause in self._declared.items()}}
 
     def weights(self, sizes: dict[str, int], parameters: int = 0) -> Weights:
         """Constructor arguments and weights at some sizes. Raises InputError or ReferenceFailed.

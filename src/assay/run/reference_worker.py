@@ -29,6 +29,7 @@ class _State:
         self.device = str(options.get("device", "cpu"))
         self.task: Task | None = None
         self.study: Any = None
+        self.declared: dict[int, Any] = {}
         self.instances: OrderedDict[str, Any] = OrderedDict()
         self.screened: Any = None
 
@@ -90,10 +91,12 @@ def _study(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _restore(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
-    """A study made by a worker that is gone."""
+    """A study made before, and the inputs whose domain a contract changes."""
+    from assay.contract.domain import Declared
     from assay.task.facts import Study
 
     state.study = Study.model_validate(header["study"])
+    state.declared = {int(i): Declared.model_validate(c) for i, c in header.get("declared", {}).items()}
     return {"ok": True}, []
 
 
@@ -164,6 +167,7 @@ INJECTED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) -> tuple[Any, str]:
     """The inputs of one draw as Arguments, and why it does not apply (empty when it does)."""
+    from assay.contract.domain import conform
     from assay.probe import values
 
     arguments = instance.inputs(draw.seed)
@@ -177,8 +181,12 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
             structure = leaves[position].structure
             if draw.variant in values.variants(structure):
                 seed = (draw.seed * 1000003 + position) & 0x7FFFFFFF
-                tensor = values.apply(draw.variant, tensor, structure, seed, sizes=instance.integers or None)
+                # a declared range holds at every size; an observed one only at its own
+                sizes = None if position in state.declared else instance.integers or None
+                tensor = values.apply(draw.variant, tensor, structure, seed, sizes=sizes)
                 applied += 1
+        if position in state.declared:
+            tensor = conform(tensor, state.declared[position])
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(codec.DTYPES[dtype])
         if draw.rows is not None and position in draw.batched:
