@@ -90,9 +90,14 @@ class ReferenceSession:
             raise ReferenceFailed(reply.header["failed"])
         return reply.header, memoryview(reply.payload)
 
-    def study(self) -> Study:
-        """Study the task. Raises InputError when the task is at fault, ReferenceFailed otherwise."""
-        header, _ = self._request({"op": "study"}, max(self._timeout, 120.0))
+    def study(self, budget_s: float | None = None) -> Study:
+        """Study the task. Raises InputError when the task is at fault, ReferenceFailed otherwise.
+
+        Args:
+            budget_s: seconds for trying sizes; None for the study's own.
+        """
+        options = {} if budget_s is None else {"budget_s": budget_s}
+        header, _ = self._request({"op": "study", "options": options}, max(self._timeout, 120.0))
         if "memory" in header:
             raise InputError(f"the task does not fit in memory: {header['memory']}", self._task.shown,
                              "give it smaller sizes")
