@@ -92,11 +92,22 @@ def rms_norm_by_hand(x: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
 
 
 def in_order(x: torch.Tensor) -> torch.Tensor:
-    return x.cumsum(-1)[..., -1]
+    # A loop, because torch.cumsum accumulates float32 in float64 on CPU.
+    total = x[..., 0].clone()
+    for i in range(1, x.shape[-1]):
+        total += x[..., i]
+    return total
 
 
-def by_lanes(x: torch.Tensor) -> torch.Tensor:
-    return in_order(x.reshape(*x.shape[:-1], -1, 32).cumsum(-2)[..., -1, :])
+def by_lanes(x: torch.Tensor, lanes: int = 32) -> torch.Tensor:
+    return in_order(in_order(x.reshape(*x.shape[:-1], -1, lanes).transpose(-1, -2)))
+
+
+def factors_in_order(x: torch.Tensor) -> torch.Tensor:
+    total = x[..., 0].clone()
+    for i in range(1, x.shape[-1]):
+        total *= x[..., i]
+    return total
 
 
 def half_sum(x: torch.Tensor) -> torch.Tensor:
@@ -179,7 +190,7 @@ RIGHT: dict[str, Pair] = {
         flash,
         (draw(2, 48, 32), draw(2, 64, 32, seed=1), draw(2, 64, 32, seed=2)),
     ),
-    "product of a row": (lambda x: x.prod(-1), lambda x: x.cumprod(-1)[..., -1], (draw(64, 64).abs() + 0.5,)),
+    "product of a row": (lambda x: x.prod(-1), lambda x: factors_in_order(x), (draw(64, 64).abs() + 0.5,)),
     "average pool": (
         lambda x: F.avg_pool2d(x, 3),
         lambda x: F.conv2d(x, torch.full((1, 1, 3, 3), 1 / 9), stride=3),

@@ -328,16 +328,20 @@ def _add(
     if not is_real_or_complex(exact.dtype):
         total.changed |= (versions != exact).any(0)
         return
-    total.changed |= (classes(versions) != classes(exact)).any(0)
     if exact.is_complex():
         versions, exact = (
             torch.view_as_real(versions.resolve_conj()),
             torch.view_as_real(exact.resolve_conj()),
         )
-    deviation = torch.nan_to_num((versions - exact) / gain, nan=0.0, posinf=0.0, neginf=0.0)
-    total.square += deviation.square().sum(0)
+    deviation = versions - exact
+    square = torch.linalg.vector_norm(deviation, dim=0).square_() if not keep else deviation.square().sum(0)
+    if not bool(torch.isfinite(square).all()):
+        total.changed |= (classes(versions) != classes(exact)).any(0)
+        deviation = torch.nan_to_num(deviation, nan=0.0, posinf=0.0, neginf=0.0)
+        square = deviation.square().sum(0)
+    total.square += square / gain**2
     if keep:
-        total.sizes.append(deviation.abs())
+        total.sizes.append(deviation.abs() / gain)
 
 
 def _kind(value: Any) -> Kind:
@@ -420,7 +424,7 @@ def _jumps(narrow: _Deviation, wide: _Deviation, lam: float) -> torch.Tensor:
     if near.numel():
         jump = jump | ((far < 0.3 * near) & (near > 30.0 * near.median()))
     if narrow.sizes:
-        jump = jump | (near > 12.0 * torch.cat(narrow.sizes).median(0).values)
+        jump = jump | (near > 30.0 * torch.cat(narrow.sizes).median(0).values)
     return jump
 
 

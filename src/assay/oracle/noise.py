@@ -1,6 +1,6 @@
 """Gaussian noise for the replay, drawn once per device and reused in random windows.
 
-Fresh normal variates would cost more than the operations they perturb. A pool of 2^20 of them, read from a
+Fresh normal variates would cost more than the operations they perturb. A pool of 2^21 of them, read from a
 random offset for every operation, is as good for a root mean square over a dozen runs.
 """
 
@@ -10,12 +10,14 @@ import random
 
 import torch
 
-POOL = 1 << 20
+POOL = 1 << 21
 """Variates in a pool."""
+WINDOW = POOL - POOL // 8
+"""Most variates in one window."""
 
 _gauss: dict[torch.device, torch.Tensor] = {}
 _factors: dict[tuple[torch.device, float], torch.Tensor] = {}
-_MAX_FACTORS = 12
+_MAX_FACTORS = 6
 
 
 def _pool(device: torch.device) -> torch.Tensor:
@@ -47,13 +49,12 @@ class Noise:
         self._random = random.Random(seed)
 
     def _window(self, pool: torch.Tensor, count: int) -> torch.Tensor:
-        half = POOL // 2
-        if count <= half:
+        if count <= WINDOW:
             start = self._random.randrange(POOL - count + 1)
             return pool[start : start + count]
         pieces = []
         while count > 0:
-            take = min(half, count)
+            take = min(WINDOW, count)
             start = self._random.randrange(POOL - take + 1)
             pieces.append(pool[start : start + take])
             count -= take

@@ -22,7 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.oracle.arithmetic import FORMAT, UNIT, Arithmetic, is_real_or_complex, round_to, wide_dtype
-from assay.oracle.noise import Noise
+from assay.oracle.noise import WINDOW, Noise
 
 Rule = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any]], Any]
 """Executes one operator: (replay, overload, args, kwargs) -> what the operator returns."""
@@ -416,6 +416,12 @@ class Replay(TorchDispatchMode):
             out.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
             return out
         stack = self.stack(out)
+        if self.runs * out.numel() > WINDOW:
+            # Run by run, so that no window has to be put together from pieces.
+            stack = self.materialise(out) if stack is None else stack
+            for version in stack:
+                version.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
+            return out
         factor = self.noise.factor((self.runs, *out.shape), amount, out.device)
         if stack is None:
             self.attach(out, torch.mul(out, factor))
@@ -442,6 +448,11 @@ class Replay(TorchDispatchMode):
             deviation = deviation.unsqueeze(-1)
         if self.serial:
             real.add_(deviation * self.noise.normal(tuple(real.shape), real.device))
+            return out
+        if self.runs * real.numel() > WINDOW and self.only is None:
+            for version in self.materialise(out):
+                target = torch.view_as_real(version) if out.is_complex() else version
+                target.addcmul_(deviation, self.noise.normal(tuple(real.shape), real.device))
             return out
         xi = self.noise.normal((self.runs, *real.shape), real.device)
         if self.only is not None:

@@ -32,23 +32,15 @@ SIZES: dict[str, float] = {
 LINEAR = {"add", "sub", "rsub", "mul", "square"}
 """Operators whose result is independent of the algorithm when it is representable."""
 
-ABSOLUTE = {
-    "tanh",
-    "log",
-    "log1p",
-    "expm1",
-    "log2",
-    "log10",
-    "erf",
-    "erfc",
-    "asinh",
-    "atanh",
-    "logit",
-    "erfinv",
-    "sinc",
-}
-"""Functions that legal kernels compute through exp or log with an error relative to 1 rather than to a small
-result. They are allowed it in the pooled sense: relative to the root mean square of the tensor, at most 1."""
+POOLED_SCALE = frozenset({"log", "log2", "log10", "erf", "erfc", "atanh", "logit", "erfinv", "sinc"})
+"""Functions that legal kernels compute with an error relative to the tensor's scale where the result is small."""
+
+UNIT_SCALE = frozenset({"tanh", "expm1", "log1p", "sinh", "asinh"})
+"""Functions that kernel languages lack, so that legal kernels go through exp(x) and log(1 + x): the error is that
+of numbers near 1, however small the result."""
+
+EXPONENTIAL = frozenset({"expm1", "sinh", "cosh"})
+"""Functions whose large results carry the argument error of an exponential."""
 
 LIBRARY = 2.0
 """Relative error of elementary functions, in units of u."""
@@ -176,7 +168,7 @@ def _power(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
             return replay.relative(out, max(2.0, 0.7 * abs(power)))
     size = out.abs()
     argument = torch.nan_to_num(torch.log(size).abs(), nan=0.0, posinf=0.0, neginf=0.0)
-    return replay.absolute(out, size * (library_size(replay) + 0.5 * argument))
+    return replay.absolute(out, size * (library_size(replay) + argument))
 
 
 def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -187,11 +179,16 @@ def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial or out.numel() == 0:
         return out
     size = library_size(replay)
-    if name in ABSOLUTE:
-        magnitude = out.abs()
-        finite = torch.nan_to_num(magnitude, nan=0.0, posinf=0.0)
-        scale = finite.square().mean().sqrt().clamp(max=1.0)
-        return replay.absolute(out, size * magnitude + scale)
+    magnitude = out.abs()
+    if name in EXPONENTIAL:
+        magnitude = magnitude * (1.0 + 0.25 * args[0].abs())
+    if name in POOLED_SCALE:
+        finite = torch.nan_to_num(out.abs(), nan=0.0, posinf=0.0)
+        return replay.absolute(out, size * magnitude + finite.square().mean().sqrt().clamp(max=1.0))
+    if name in UNIT_SCALE:
+        return replay.absolute(out, size * magnitude + torch.where(out == 0, 0.0, 1.0))
+    if name in EXPONENTIAL:
+        return replay.absolute(out, size * magnitude)
     if replay.arithmetic.fast_math and name in ("sin", "cos", "tan"):
         # sin.approx and cos.approx have an absolute error of 2^-20.9.
         return replay.absolute(out, size * out.abs() + 8.0)

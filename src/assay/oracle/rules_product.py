@@ -8,15 +8,18 @@ products, once, whatever the number of perturbed runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
-from assay.oracle.rules_reduce import grid_step, softmax
+from assay.oracle.rules_reduce import CORRELATED, GRAIN, grid_step, repetition, softmax
 
 CHUNKS = 16
+"""Pieces of the inner dimension whose partial sums are followed."""
+LANES = 4
+"""Interleaved accumulators whose order is considered."""
 
 
 def _scale(
@@ -25,11 +28,14 @@ def _scale(
     squares: Callable[[], torch.Tensor],
     total: torch.Tensor,
     per_index: int = 1,
+    repeated: bool = False,
+    lanes: Sequence[torch.Tensor] = (),
 ) -> torch.Tensor:
     """sqrt(Σ s_j²) over the partial sums of a product; shape of `total`.
 
     `product(lo, hi)` is the part over inner indices lo to hi, each of which stands for `per_index` terms;
-    `squares()` is Σ a²b² over all.
+    `squares()` is Σ a²b² over all. `lanes` are the parts over interleaved inner indices, where known: an order
+    that sums each of them first may meet larger partial sums than any contiguous one.
     """
     length = max(1, math.ceil(inner / CHUNKS))
     if length * per_index < CHUNKS:
@@ -38,17 +44,37 @@ def _scale(
     peak = total.abs()
     walk = squares() * (0.5 * terms)
     if length >= inner:
-        return (walk + (inner * per_index) * peak.square()).sqrt()
+        scale = (walk + terms * peak.square()).sqrt()
+        return torch.maximum(scale, CORRELATED * terms * peak) if repeated else scale
     running = torch.zeros_like(total)
     forward = torch.zeros_like(peak)
     backward = torch.zeros_like(peak)
+    size = torch.zeros_like(peak)
     for lo in range(0, inner, length):
         hi = min(inner, lo + length)
         following = running + product(lo, hi)
         forward += torch.maximum(running.abs(), following.abs()).square_()
+        if repeated:
+            size += torch.maximum(running.abs(), following.abs())
         backward += torch.maximum((total - running).abs(), (total - following).abs()).square_()
         running = following
-    return (walk + terms * torch.maximum(forward, backward)).sqrt_()
+    worst = terms * torch.maximum(forward, backward)
+    if lanes:
+        # Partial sums of one sign grow linearly: Σ s_j² is a third of n times the square of the last.
+        share = 0.5 * inner * per_index / len(lanes)
+        worst = torch.maximum(
+            worst, share * sum((part.abs().square() for part in lanes), torch.zeros_like(peak))
+        )
+    scale = (walk + worst).sqrt_()
+    return torch.maximum(scale, (CORRELATED * terms) * size) if repeated else scale
+
+
+def _repeated(replay: Replay, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the terms of a product (a's last dimension with b's first) repeat one value, by a sample."""
+    rows = a.reshape(-1, a.shape[-1])
+    rows = rows[:: max(1, rows.shape[0] // 4)][:4]
+    terms = (rows * b.reshape(-1)[: rows.shape[-1]]).abs()
+    return bool((repetition(terms, GRAIN * replay.unit * terms.sum(-1)) > 4.0).any())
 
 
 def _square(x: torch.Tensor) -> torch.Tensor:
@@ -87,6 +113,10 @@ def _matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         lambda lo, hi: torch.matmul(left[..., lo:hi], right.narrow(axis, lo, hi - lo)),
         lambda: torch.matmul(_square(left), _square(right)),
         out,
+        lanes=[torch.matmul(left[..., i::LANES], right[..., i::LANES, :]) for i in range(LANES)]
+        if axis == -2 and left.shape[-1] > CHUNKS
+        else (),
+        repeated=_repeated(replay, left, right.select(axis + 1, 0) if axis == -2 else right),
     )
     return replay.absolute(out, scale)
 
@@ -165,7 +195,10 @@ def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
                     w = weight[:, lo:hi]
                 return conv(u, w)
 
-            scale = _scale(channels, part, lambda: conv(_square(x), _square(weight)), out, kernel)
+            flat = x.reshape(1, -1), weight.reshape(-1)
+            few = min(flat[0].shape[1], flat[1].shape[0])
+            repeated = _repeated(replay, flat[0][:, :few], flat[1][:few])
+            scale = _scale(channels, part, lambda: conv(_square(x), _square(weight)), out, kernel, repeated)
             replay.absolute(out, scale)
     if bias is not None:
         with replay.inside():

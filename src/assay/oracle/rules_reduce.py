@@ -2,12 +2,13 @@
 
 The error of a sum is u·sqrt(Σ s_j²) over its partial sums s_j. The bound u·sqrt(n)·Σ|x| would be up to 200
 times too loose on data of mixed sign. Legal orders differ, so the largest of three is taken: forward,
-backward, and 32 interleaved lanes that are added at the end.
+backward, and interleaved lanes that are added at the end.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +16,14 @@ import torch
 from assay.oracle.arithmetic import is_real_or_complex, round_to
 from assay.oracle.replay import BATCHED, EXACT, RULES, Replay, nominal_unit, product_of, tensors_in
 
-LANES = 32
+LANES = (4, 32)
+"""Numbers of interleaved accumulators whose orders are considered."""
+SAMPLE = 64
+"""Terms looked at to see whether values repeat."""
+GRAIN = 0.25
+"""Resolution of that look, in units of u times the largest partial sum: closer values round alike."""
+CORRELATED = 0.3
+"""Share of u·Σ|s_j|, the bound on any order's error, granted as a standard deviation where values repeat."""
 
 
 def normal_dims(dim: Any, rank: int) -> list[int]:
@@ -35,30 +43,67 @@ def rows_of(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
     return moved.reshape(*(x.shape[d] for d in kept), product_of(x.shape[d] for d in dims))
 
 
-def partial_sums(x: torch.Tensor) -> torch.Tensor:
-    """sqrt(Σ s_j²) along the last dimension of real or complex `x` (..., n): shape (...), float64.
+def partial_sums(x: torch.Tensor, unit: float) -> torch.Tensor:
+    """Error scale of summing real or complex `x` (..., n) along its last dimension, in units of u: shape (...).
 
-    The first partial sum is an element of x and so exact.
+    sqrt(Σ s_j²) in the worst of the orders, the first partial sum being an element of x and so exact. Two things
+    break the assumption of independent roundings, and are added where they occur: repeated values, whose
+    roundings all fall to one side, and terms too small to change the sum, which are lost with their sign.
     """
     if x.is_complex():
-        return (partial_sums(x.real).square() + partial_sums(x.imag).square()).sqrt()
+        return torch.hypot(partial_sums(x.real, unit), partial_sums(x.imag, unit))
     n = x.shape[-1]
     if n < 2:
         return x.new_zeros(x.shape[:-1])
     sums = x.cumsum(-1)
     total = sums[..., -1:]
-    forward = sums[..., 1:].square().sum(-1)
-    backward = (total - sums[..., :-1]).square_().sum(-1) - (total - sums[..., -2:-1]).square_().squeeze(-1)
-    backward = backward + total.squeeze(-1).square()
-    worst = torch.maximum(forward, backward)
-    if n >= 2 * LANES:
-        length = math.ceil(n / LANES)
-        padded = torch.nn.functional.pad(x, (0, length * LANES - n)) if length * LANES != n else x
-        lanes = padded.reshape(*x.shape[:-1], length, LANES).cumsum(-2)
-        within = lanes[..., 1:, :].square().sum((-1, -2))
-        across = lanes[..., -1, :].cumsum(-1).square().sum(-1)
-        worst = torch.maximum(worst, within + across)
-    return worst.sqrt()
+    # Partial sums from the right, of 2 to n terms: the total minus what lies to the left of them.
+    right = torch.cat([total, total - sums[..., :-2]], -1) if n > 2 else total
+    worst = torch.maximum(sums[..., 1:].square().sum(-1), right.square().sum(-1))
+    for lanes in LANES:
+        if n >= 2 * lanes:
+            worst = torch.maximum(worst, _lane_squares(x, lanes))
+    scale = worst.sqrt()
+    peak = sums.abs().amax(-1)
+    correlated = repetition(x, GRAIN * unit * peak)
+    if bool((correlated > 1.0).any()):
+        size = torch.maximum(sums.abs().sum(-1), right.abs().sum(-1))
+        scale = torch.maximum(scale, torch.minimum(scale * correlated.sqrt(), CORRELATED * size))
+    smallest = float(torch.where(x == 0, math.inf, x.abs()).amin()) if x.numel() else math.inf
+    if smallest < 2.0 * unit * float(peak.amax()):
+        lost_left = torch.where(x[..., 1:].abs() < unit * sums[..., :-1].abs(), x[..., 1:], 0.0).sum(-1)
+        after = total - sums[..., :-1]
+        lost_right = torch.where(x[..., :-1].abs() < unit * after.abs(), x[..., :-1], 0.0).sum(-1)
+        scale = scale + torch.maximum(lost_left.abs(), lost_right.abs()) / unit
+    return scale
+
+
+def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
+    """Σ s_j² where interleaved lanes are summed first and then each other."""
+    n = x.shape[-1]
+    length = math.ceil(n / lanes)
+    padded = torch.nn.functional.pad(x, (0, length * lanes - n)) if length * lanes != n else x
+    inner = padded.reshape(*x.shape[:-1], length, lanes).cumsum(-2)
+    within = inner[..., 1:, :].square().sum((-1, -2))
+    return within + inner[..., -1, :].cumsum(-1)[..., 1:].square().sum(-1)
+
+
+def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
+    """How many of the terms (..., n) share one value, judged at `resolution` (...) by a sample of 64.
+
+    1 where most terms differ. Terms below the resolution do not count.
+    """
+    n = x.shape[-1]
+    step = max(1, n // SAMPLE)
+    sample = x[..., ::step][..., :SAMPLE]
+    grain = torch.clamp(resolution, min=1e-300).unsqueeze(-1)
+    levels = torch.nan_to_num((sample / grain).round(), nan=0.0, posinf=0.0, neginf=0.0).sort(-1).values
+    counted = (levels != 0).sum(-1)
+    changes = (levels[..., 1:] != levels[..., :-1]) & (levels[..., 1:] != 0)
+    distinct = changes.sum(-1) + (levels[..., 0] != 0)
+    few = (distinct > 0) & (2 * distinct <= counted)
+    share = n * counted / (levels.shape[-1] * distinct.clamp(min=1))
+    return torch.where(few, share.double(), torch.ones_like(share, dtype=torch.float64))
 
 
 def grid_sum(replay: Replay, terms: torch.Tensor, dims: list[int]) -> bool:
@@ -110,7 +155,7 @@ def _sum(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     dims = normal_dims(args[1] if len(args) > 1 else kwargs.get("dim"), x.dim())
     if replay.grid and grid_sum(replay, x, dims):
         return out
-    return replay.absolute(out, _keep(partial_sums(rows_of(_wide(x), dims)), out))
+    return replay.absolute(out, _keep(partial_sums(rows_of(_wide(x), dims), replay.unit), out))
 
 
 def _mean(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,7 +170,7 @@ def _mean(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     n = product_of(x.shape[d] for d in dims)
     if replay.grid and n & (n - 1) == 0 and grid_sum(replay, x, dims):
         return out
-    scale = _keep(partial_sums(rows_of(_wide(x), dims)), out) / n
+    scale = _keep(partial_sums(rows_of(_wide(x), dims), replay.unit), out) / n
     return replay.absolute(out, scale + (0.0 if n & (n - 1) == 0 else 0.5) * out.abs())
 
 
@@ -212,7 +257,15 @@ def _cumsum(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     partial = out.abs().square()
     first = partial.narrow(dim, 0, 1)
     # A scan by blocks also adds block sums, which are differences of prefix sums: twice the squares at most.
-    return replay.absolute(out, (2.0 * (partial.cumsum(dim) - first)).clamp_(min=0.0).sqrt())
+    scale = (2.0 * (partial.cumsum(dim) - first)).clamp_(min=0.0).sqrt()
+    terms = _wide(x).movedim(dim, -1)
+    correlated = repetition(
+        terms.real if terms.is_complex() else terms, GRAIN * replay.unit * out.abs().amax(dim)
+    )
+    if bool((correlated > 1.0).any()):
+        bound = torch.minimum(scale * correlated.sqrt().unsqueeze(dim), CORRELATED * out.abs().cumsum(dim))
+        scale = torch.maximum(scale, bound)
+    return replay.absolute(out, scale)
 
 
 def _cumprod(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -244,12 +297,23 @@ def _logcumsumexp(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict
     return replay.absolute(out, spread)
 
 
-def softmax(x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
-    """Softmax or its logarithm by the shifted definition, for the replay to perturb."""
+def softmax(
+    x: torch.Tensor, dim: int, log: bool, scaled: Callable[[torch.Tensor, torch.Tensor], None] | None = None
+) -> torch.Tensor:
+    """Softmax or its logarithm by the shifted definition, for the replay to perturb.
+
+    `scaled(shifted, x)` may add to the shifted argument the rounding of x · log2(e), which the base-2 form
+    makes before the shift.
+    """
     if x.numel() == 0:
         return x.clone()
-    shifted = x - torch.amax(x, dim, keepdim=True)
-    weights = torch.exp(shifted)
+    peak = torch.amax(x, dim, keepdim=True)
+    shifted = x - peak
+    argument = shifted
+    if scaled is not None:
+        argument = x - peak
+        scaled(argument, x)
+    weights = torch.exp(argument)
     total = torch.sum(weights, dim, keepdim=True)
     return shifted - torch.log(total) if log else weights / total
 
@@ -259,11 +323,16 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     name = str(func._schema.name).split("::")[1]
     replay.ops[name] += 1
     x: torch.Tensor = args[0]
-    if x.dim() == 0:
-        with replay.inside():
-            return softmax(x.unsqueeze(0), 0, "log" in name).squeeze(0)
+
+    def scaled(argument: torch.Tensor, values: torch.Tensor) -> None:
+        with torch.utils._python_dispatch._disable_current_modes():
+            replay.current = "exp"
+            replay.absolute(argument, 0.5 * values.abs())
+
     with replay.inside():
-        return softmax(x, args[1], "log" in name)
+        if x.dim() == 0:
+            return softmax(x.unsqueeze(0), 0, "log" in name, scaled).squeeze(0)
+        return softmax(x, args[1], "log" in name, scaled)
 
 
 def _sum_to(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -345,5 +414,3 @@ for _name in ("sum", "mean", "amax", "amin"):
     BATCHED[f"aten::{_name}"] = _batched_dims
 for _name in ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"):
     BATCHED[f"aten::{_name}"] = _batched_dim
-
-__all__ = ["nominal_unit", "normal_dims", "partial_sums", "round_to", "rows_of", "softmax"]
