@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from assay.gates.base import Context, Gate, Verdict
+from assay.gates.batch_invariance import BatchInvariance
 from assay.gates.bounds import Bounds
 from assay.gates.faults import Faults
+from assay.gates.initialization import Initialization
 from assay.gates.input_mutation import InputMutation
 from assay.gates.integrity import Integrity
 from assay.gates.layouts import Layouts
@@ -14,6 +16,7 @@ from assay.gates.provenance import Provenance
 from assay.gates.repeatability import Repeatability
 from assay.gates.residency import Residency
 from assay.gates.resources import Resources
+from assay.gates.schedules import Schedules
 from assay.gates.shapes import Shapes
 from assay.gates.statelessness import Statelessness
 from assay.gates.values import Values
@@ -30,9 +33,12 @@ BATTERY: tuple[Gate, ...] = (
     Statelessness(),
     Layouts(),
     Bounds(),
+    Initialization(),
+    Schedules(),
     Integrity(),
     Provenance(),
     Faults(),
+    BatchInvariance(),
 )
 """Every gate there is."""
 

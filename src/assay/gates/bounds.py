@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from assay.gates.base import Context, Verdict, distinct, own
 from assay.gates.numbers import first_difference, same_bits, shown
+from assay.probe import sizes
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.report.model import Finding
-from assay.vocabulary import Reason, Tier
+from assay.vocabulary import EffortTier, Reason, Tier
+
+PADDINGS = ((255, "nan", "a5"), (0, "zero", "5a"))
+"""Byte of the red zones round inputs, what a load outside answers, byte of the fences round allocations."""
+TAILS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 16}
 
 
 class Bounds:
@@ -17,17 +23,24 @@ class Bounds:
 
     id = "MEM-01"
     slug = "bounds"
-    aliases = ("veit:memory-safety",)
+    aliases = ("veit:memory-safety", "memcheck")
     obligation = "no read or write outside the buffers given"
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """The same draw between red zones of NaN and between red zones of zeros."""
-        draw = Draw(seed=ctx.draw_seed(self.slug))
+        """The same draw between red zones of NaN and of zeros: at plain sizes, and where tails exist.
+
+        Outputs and scratch that the candidate allocates through torch lie between fences, of another byte in
+        each of the two.
+        """
+        tails = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
+        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[:TAILS[ctx.tier]])]
         return [
-            Probe(id=f"{self.slug}/pad-{pad}", gate=self.slug, kind="padding", sizes=ctx.small, draws=(draw,),
-                  calls=(Call(), Call(storage="same")), conditions=(f"pad:{pad}", f"poison:{poison}"))
-            for pad, poison in ((255, "nan"), (0, "zero"))
+            Probe(id=f"{self.slug}/{name + '/' if name else ''}pad-{pad}", gate=self.slug, kind=name or "padding",
+                  sizes=at, draws=(Draw(seed=ctx.draw_seed(self.slug, name)),),
+                  calls=(Call(), Call(storage="same")) if not name else (Call(),),
+                  conditions=(f"pad:{pad}", f"poison:{poison}", f"fence:{fence}", "fresh:00"))
+            for name, at in places for pad, poison, fence in PADDINGS
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -43,22 +56,35 @@ class Bounds:
                     verdict.findings.append(self._found(
                         record, Reason.OUT_OF_BOUNDS_WRITE, "red zone unchanged",
                         f"{event.count} bytes changed, {event.distance:+d} bytes from input {event.leaf}", {}, False))
-            for fault in seen.facts.get("access", [])[:4]:
-                write = fault.get("kind") == "write"
-                reason = Reason.OUT_OF_BOUNDS_WRITE if write else Reason.OUT_OF_BOUNDS_READ
-                verdict.findings.append(self._found(
-                    record, reason, "every access inside a buffer",
-                    f"{fault.get('kernel')} line {fault.get('line')}: {fault.get('kind')} "
-                    f"{fault.get('distance')} bytes outside", dict(fault), True))
-        verdict.findings = distinct(verdict.findings + self._paddings(own(self, records)))
+            verdict.findings += self._attested(record)
+        mine = own(self, records)
+        steady = _steady([r for r in mine if r.probe.kind == "padding"])
+        for kind in dict.fromkeys(r.probe.kind for r in mine):
+            if steady:
+                verdict.findings += self._paddings([r for r in mine if r.probe.kind == kind])
+        verdict.findings = distinct(verdict.findings)
         return verdict
 
+    def _attested(self, record: Record) -> list[Finding]:
+        """What only the worker can see: accesses of interpreted kernels, and fences round allocations."""
+        found = []
+        for fault in record.observation.facts.get("access", [])[:4]:
+            reason = Reason.OUT_OF_BOUNDS_READ if fault.get("kind") == "read" else Reason.OUT_OF_BOUNDS_WRITE
+            buffer = f" of {fault['argument_name']}" if fault.get("argument_name") else ""
+            found.append(self._found(
+                record, reason, "every access inside a buffer",
+                f"{fault.get('kernel')}, candidate.py:{fault.get('line')}: {fault.get('kind')} "
+                f"{_far(fault.get('distance'))}{buffer}", _detail(fault), True))
+        for fence in record.observation.facts.get("fences", [])[:4]:
+            found.append(self._found(
+                record, Reason.OUT_OF_BOUNDS_WRITE, "red zone unchanged",
+                f"{fence.get('bytes')} bytes changed, {_far(fence.get('distance'))} of an allocation "
+                f"{fence.get('allocation')}", {}, True))
+        return found
+
     def _paddings(self, records: Sequence[Record]) -> list[Finding]:
+        """A result that differs between the two paddings at one size."""
         if len(records) != 2 or not all(r.comparable for r in records):
-            return []
-        if any(not all(same_bits(a.tensor, b.tensor) for a, b in zip(one.outputs, two.outputs, strict=False))
-               for one, two in (r.observation.calls[:2] for r in records)):
-            # it does not repeat itself anyway: the padding explains nothing
             return []
         first, second = (r.observation.calls[0].outputs for r in records)
         for a, b in zip(first, second, strict=False):
@@ -76,3 +102,22 @@ class Bounds:
         return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.WRONG, tolerance_free=True,
                        expected=expected, actual=actual[:300], detail=detail, probe=record.probe.id,
                        attested_by="worker" if by_worker else "judge")
+
+
+def _steady(records: Sequence[Record]) -> bool:
+    """True when the candidate repeats itself; otherwise the padding would explain nothing."""
+    return len(records) == 2 and all(r.comparable and len(r.observation.calls) > 1 for r in records) and all(
+        same_bits(a.tensor, b.tensor)
+        for r in records
+        for a, b in zip(r.observation.calls[0].outputs, r.observation.calls[1].outputs, strict=False))
+
+
+def _far(distance: Any) -> str:
+    if not isinstance(distance, int):
+        return "outside"
+    return f"{distance} bytes past the end" if distance > 0 else f"{-distance} bytes before the start"
+
+
+def _detail(fault: dict[str, Any]) -> dict[str, object]:
+    names = ("kernel", "line", "kind", "distance", "argument_name", "lanes", "program")
+    return {name: fault[name] for name in names if fault.get(name) is not None}

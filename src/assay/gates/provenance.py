@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
-from assay.gates.base import Context, Verdict, distinct
-from assay.probe.model import Probe
+from assay.gates.base import Context, Verdict, distinct, own
+from assay.gates.numbers import same_bits
+from assay.probe import values
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
 
+REQUIRED_SHARE = 0.5
+"""Least share of the elementary operations that own kernels do under `provenance = "required"`."""
+_WIDER = ("wide10", "wide100", "both_ends", "filled")
+
 
 class Provenance:
-    """Counts kernel launches that completed, on every probe that answered."""
+    """Launches counted on every probe; then what kernels store is corrupted, and what torch does is counted.
+
+    Under `auto` a candidate that defines kernels may leave work to torch, but not all of it: its result has to
+    depend on what its kernels store, and must not be an operation's of torch that a kernel only copies. Under
+    `required` its kernels also do at least half of the elementary operations.
+    """
 
     id = "INT-02"
     slug = "provenance"
@@ -21,35 +34,151 @@ class Provenance:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Nothing of its own."""
-        return []
+        """Two calls with everything counted, and the same twice with corrupted stores."""
+        if self._waived(ctx) or ctx.device != "cpu" or ctx.language == "torch":
+            return []
+        names = [name for leaf in ctx.study.tensor_inputs() if leaf.structure is not None
+                 for name in values.variants(leaf.structure)]
+        wider = next((name for name in _WIDER if name in names), "task")
+        draws = (Draw(seed=ctx.draw_seed(self.slug, 0)), Draw(seed=ctx.draw_seed(self.slug, 1), variant=wider))
+        # as constructed, scales are ones and biases zeros, and an epilogue would look like a copy
+        parameters = 1 if any(p.requires_grad for p in ctx.study.parameters) else 0
+        return [
+            Probe(id=f"{self.slug}/{kind}", gate=self.slug, kind=kind, sizes=ctx.sizes, draws=draws,
+                  calls=(Call(), Call(draw=1)), conditions=(condition,), parameters=parameters)
+            for kind, condition in (("work", "work:1"), ("corrupt-1", "corrupt:1"), ("corrupt-2", "corrupt:2"))
+        ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
-        """A candidate that defines kernels has to run them."""
-        wanted = ctx.contract.provenance
-        if wanted == "none":
-            return Verdict(inapplicable=Reason.BY_CONTRACT)
-        if wanted == "auto" and ctx.language == "torch":
-            return Verdict(inapplicable=Reason.BY_CONTRACT, note="a plain torch candidate owes no kernel")
+        """A candidate that defines kernels has to run them, and their results have to matter."""
+        if self._waived(ctx):
+            note = "a plain torch candidate owes no kernel" if ctx.contract.provenance == "auto" else None
+            return Verdict(inapplicable=Reason.BY_CONTRACT, note=note)
         verdict = Verdict()
-        answered = [r for r in records if r.observation.ran and r.probe.gate == "values"]
-        for record in answered:
-            facts = record.observation.facts
-            if "launch_count" not in facts:
-                verdict.undecided[Reason.NEEDS_GPU] += 1
-                continue
-            verdict.decided += 1
-            launches = facts.get("launches", [])
-            done = [launch for launch in launches if launch.get("completed")]
-            if done:
-                continue
-            tried = sorted({str(launch.get("kernel")) for launch in launches})
-            reason = Reason.KERNEL_NEVER_RAN if tried or ctx.language != "torch" else Reason.NO_OWN_KERNEL
-            actual = f"no launch of {', '.join(tried)} completed" if tried else "no kernel was launched"
-            error = next((launch.get("error") for launch in launches if launch.get("error")), None)
-            verdict.findings.append(Finding(
-                gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
-                expected="a kernel of its own does the work", actual=actual,
-                detail={"error": str(error)[:300]} if error else {}, attested_by="worker", probe=record.probe.id))
+        for record in records:
+            if record.observation.ran and record.probe.gate == "values":
+                self._launches(ctx, record, verdict)
+        mine = {r.probe.kind: r for r in own(self, records)}
+        if "work" in mine and not verdict.findings:
+            self._dataflow(ctx, mine, verdict)
+        if not verdict.findings:
+            for record in records:
+                verdict.findings += self._later_calls(record)
         verdict.findings = distinct(verdict.findings)
         return verdict
+
+    def _waived(self, ctx: Context) -> bool:
+        wanted = ctx.contract.provenance
+        return wanted == "none" or (wanted == "auto" and ctx.language == "torch")
+
+    def _launches(self, ctx: Context, record: Record, verdict: Verdict) -> None:
+        facts = record.observation.facts
+        if "launch_count" not in facts:
+            verdict.undecided[Reason.NEEDS_GPU] += 1
+            return
+        launches = facts.get("launches", [])
+        if any(launch.get("completed") for launch in launches):
+            verdict.decided += 1
+            return
+        error = next((launch.get("error") for launch in launches if launch.get("error")), None)
+        if str(error).startswith("NeedsGpu") or (not launches and ctx.sizes and not _native(ctx, record)):
+            # the emulated device could not run it, or a small size may take another path than the native one
+            verdict.undecided[Reason.EMULATION] += 1
+            return
+        verdict.decided += 1
+        tried = sorted({str(launch.get("kernel")) for launch in launches})
+        reason = Reason.KERNEL_NEVER_RAN if tried or ctx.language != "torch" else Reason.NO_OWN_KERNEL
+        actual = f"no launch of {', '.join(tried)} completed" if tried else "no kernel was launched"
+        verdict.findings.append(self._found(record, reason, actual, {"error": str(error)[:300]} if error else {}))
+
+    def _dataflow(self, ctx: Context, mine: dict[str, Record], verdict: Verdict) -> None:
+        """Does the result depend on what the kernels store, or did torch compute it?"""
+        base = mine["work"]
+        corrupted = [mine[k] for k in ("corrupt-1", "corrupt-2") if k in mine and mine[k].observation.status != "not_run"]
+        if not base.observation.ran or not corrupted:
+            verdict.undecided[Reason.BUDGET if base.observation.status == "not_run" else Reason.RAISED] += 1
+            return
+        own_work, library = _counted(base)
+        total = own_work + sum(library.values())
+        share = own_work / total if total else 0.0
+        rest = ", ".join(f"{name} {count:,}" for name, count in library.most_common(4))
+        verdict.note = (f"own kernels do {share:.0%} of {total:,} elementary operations"
+                        + (f"; torch: {rest}" if rest else ""))
+        calls = base.observation.calls
+        if all(same_bits(a.tensor, b.tensor) for a, b in zip(calls[0].outputs, calls[1].outputs, strict=False)):
+            # one result whatever the input: nothing can be said about where it comes from
+            verdict.undecided[Reason.WEAK_TASK] += 1
+            return
+        verdict.decided += 1
+        if not own_work or all(_same_outputs(base, record) for record in corrupted):
+            verdict.findings.append(self._found(
+                base, Reason.LIBRARY_DID_THE_WORK, "the result does not depend on what the kernels store",
+                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+        elif all(operator := _reproduced(base, record) for record in corrupted):
+            verdict.findings.append(self._found(
+                base, Reason.LIBRARY_DID_THE_WORK, f"torch computes the result ({operator}), a kernel only copies it",
+                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+        elif ctx.contract.provenance == "required" and share < REQUIRED_SHARE:
+            verdict.findings.append(self._found(
+                base, Reason.LIBRARY_DID_THE_WORK,
+                f"own kernels do {share:.0%} of the operations, less than {REQUIRED_SHARE:.0%}",
+                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+
+    def _later_calls(self, record: Record) -> list[Finding]:
+        """A call without a launch although an earlier call of the same instance had one."""
+        per_call = record.observation.facts.get("per_call", [])
+        if not record.observation.ran or any(d.variant != "task" for d in record.probe.draws):
+            return []
+        launched = [seen.get("launches") for seen in per_call]
+        if None in launched or not launched or not launched[0]:
+            return []
+        return [
+            self._found(record, Reason.KERNEL_NEVER_RAN, f"call {number} launched no kernel, call 0 launched {launched[0]}",
+                        {"call": number})
+            for number, count in enumerate(launched) if count == 0
+        ][:1]
+
+    def _found(self, record: Record, reason: Reason, actual: str, detail: dict[str, object]) -> Finding:
+        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
+                       expected="a kernel of its own does the work", actual=actual[:300], detail=detail,
+                       attested_by="worker", probe=record.probe.id)
+
+
+def _native(ctx: Context, record: Record) -> bool:
+    native = ctx.study.native()
+    return all(native.get(name) == value for name, value in record.probe.sizes.items())
+
+
+def _counted(record: Record) -> tuple[int, Counter[str]]:
+    """Operations of own kernels and, by operator, of torch, over all calls."""
+    library: Counter[str] = Counter()
+    own_work = 0
+    for seen in record.observation.facts.get("per_call", []):
+        own_work += int(seen.get("own") or 0)
+        library.update({str(k): int(v) for k, v in (seen.get("library") or {}).items()})
+    return own_work, library
+
+
+def _same_outputs(base: Record, other: Record) -> bool:
+    """Whether a run with corrupted kernels returned the same bits in every call."""
+    one, two = base.observation.calls, other.observation.calls
+    return other.observation.ran and len(one) == len(two) and all(
+        len(a.outputs) == len(b.outputs) and all(same_bits(x.tensor, y.tensor) for x, y in
+                                                 zip(a.outputs, b.outputs, strict=True))
+        for a, b in zip(one, two, strict=True))
+
+
+def _reproduced(base: Record, corrupted: Record) -> str:
+    """The operator of torch whose result, under corruption, is what the candidate returns without; else empty."""
+    clean: Sequence[dict[str, Any]] = base.observation.facts.get("per_call", [])
+    dirty: Sequence[dict[str, Any]] = corrupted.observation.facts.get("per_call", [])
+    operators = []
+    if not clean or len(clean) != len(dirty):
+        return ""
+    for one, two in zip(clean, dirty, strict=True):
+        wanted = [mark for mark in one.get("outputs", []) if mark]
+        made = {mark: name for name, mark in two.get("results", [])}
+        if not wanted or any(mark not in made for mark in wanted):
+            return ""
+        operators += [made[mark] for mark in wanted]
+    return str(operators[-1])

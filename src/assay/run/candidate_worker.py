@@ -154,7 +154,7 @@ def _build(state: _State, key: str, dtype: str | None) -> tuple[Any, weights.Wei
     constructed = state.instances[header["base"]][2]
     found = weights.match(constructed, weights.named_state(model), frozenset(header["buffers"]))
     if found.how != "unmatched":
-        weights.load(model, reference, found)
+        weights.replace(model, reference, found)
     if dtype is not None and isinstance(model, torch.nn.Module):
         model = model.to(codec.DTYPES[dtype])
     if isinstance(model, torch.nn.Module) and header.get("training") is not None and header["force_mode"]:
@@ -228,6 +228,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     chunks: list[memoryview] = []
     reply: dict[str, Any] = {"calls": calls}
     ranges: dict[str, list[list[int]]] = {}
+    shared: list[list[int]] = []
     tools = Instruments(header.get("conditions") or {}, state.emulation)
     try:
         with tools:
@@ -297,6 +298,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             chunks += pieces
         arena.write_back()
         after = weights.named_state(models[0][0])
+        shared = [[s.data_ptr(), s.data_ptr() + s.nbytes()] for s in (t.untyped_storage() for t in after.values())]
         reply["parameters_changed"] = [
             n for n, t in before.items()
             if n not in after or not _same_bits(t, after[n].detach())
@@ -307,7 +309,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         reply["error"] = describe(error, phase)
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
-    reply["facts"] = {**_facts(state), **tools.facts(), "inputs": ranges}
+    reply["facts"] = {**_facts(state), **tools.facts(), "inputs": ranges, "parameters": shared}
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks
@@ -322,8 +324,7 @@ def _instance_for(state: _State, models: dict[int, tuple[Any, str]], call: dict[
             models[number] = (_build(state, header["key"], header.get("dtype"))[0], header["key"])
     model, loaded = models[number]
     if key != loaded:
-        if isinstance(model, torch.nn.Module):
-            weights.replace(model, state.instances[key][2], found)
+        weights.replace(model, state.instances[key][2], found)
         models[number] = (model, key)
     return model
 

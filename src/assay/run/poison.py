@@ -46,6 +46,11 @@ class FreshMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.unfenced = 0
         self._fences: list[tuple[torch.Tensor, int, str]] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # nothing is compiled here, and wrapping the mode would import the compiler, which replaces functions
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _RESIZE:

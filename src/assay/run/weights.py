@@ -90,21 +90,13 @@ def _by_shape(reference: Mapping[str, torch.Tensor], candidate: Mapping[str, tor
     return WeightMatch(how, pairs)
 
 
-def load(model: torch.nn.Module, reference: Mapping[str, torch.Tensor], found: WeightMatch) -> None:
-    """Copy the reference's values into the candidate, in place."""
-    state = named_state(model)
-    with torch.no_grad():
-        for theirs, ours in found.pairs.items():
-            target = state[ours]
-            if target.shape == reference[theirs].shape:
-                target.copy_(reference[theirs])
-
-
-def replace(model: torch.nn.Module, reference: Mapping[str, torch.Tensor], found: WeightMatch) -> None:
-    """Load other values after construction, through `load_state_dict` as a user would, so that its hooks run."""
+def replace(model: object, reference: Mapping[str, torch.Tensor], found: WeightMatch) -> None:
+    """Give the candidate the reference's values, through `load_state_dict` as a user would, so that hooks run."""
+    if not isinstance(model, torch.nn.Module) or not found.pairs:
+        return
     state = dict(model.state_dict())
     for theirs, ours in found.pairs.items():
-        if ours in state and state[ours].shape == reference[theirs].shape:
+        if state[ours].shape == reference[theirs].shape:
             state[ours] = reference[theirs].to(state[ours].dtype)
     model.load_state_dict(state, strict=False)
 

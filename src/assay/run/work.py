@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 KEPT_RESULTS = 48
 KEPT_ELEMENTS = 1 << 22
@@ -48,6 +49,11 @@ class LibraryWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations: Counter[str] = Counter()
         self.results: deque[tuple[str, torch.Tensor]] = deque(maxlen=KEPT_RESULTS)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # nothing is compiled here, and wrapping the mode would import the compiler, which replaces functions
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
@@ -74,8 +80,6 @@ def _is_view(func: Any) -> bool:
 
 
 def _cost(func: Any, args: Any, kwargs: Any, out: Any, made: Sequence[torch.Tensor]) -> int:
-    from torch.utils.flop_counter import flop_registry
-
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         try:

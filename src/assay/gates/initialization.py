@@ -1,0 +1,127 @@
+"""MEM-02: output and result do not depend on uninitialised memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
+from assay.gates.numbers import first_difference, same_bits, shown
+from assay.probe import sizes, values
+from assay.probe.model import Draw, Probe
+from assay.probe.record import FAULTS, CallResult, Record
+from assay.report.model import Finding
+from assay.vocabulary import EffortTier, Reason, Tier
+
+FILLS = ("ff", "3f")
+"""Bytes of fresh memory: NaN, and 0.7479 in float32 (0.0005 in float64, 0.747 in bfloat16)."""
+DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 5, EffortTier.DEEP: 24}
+_TELLING = ("all_negative", "zero_rows", "zeros", "ties", "lowest", "false_rows", "all_false", "constant_rows",
+            "sparse", "low_end", "all_same", "highest", "all_true")
+"""Variations under which a store is skipped, or a branch never taken, most likely first."""
+
+
+class Initialization:
+    """One draw with fresh memory filled with one byte and with another: the outputs agree bit for bit."""
+
+    id = "MEM-02"
+    slug = "initialization"
+    aliases = ("veit:initialization", "uninitialised", "initcheck")
+    obligation = "output and result do not depend on uninitialised memory"
+    opt_in = False
+
+    def plan(self, ctx: Context) -> list[Probe]:
+        """Pairs of probes that differ only in what fresh memory holds, and one repetition as control."""
+        draw = Draw(seed=ctx.draw_seed(self.slug))
+        probes = [self._probe(f"control@{FILLS[0]}", "control", draw, ctx.small, FILLS[0])]
+        groups: list[tuple[str, Draw, dict[str, int]]] = [("draw", draw, ctx.small)]
+        groups += [(name, Draw(seed=ctx.draw_seed(self.slug, name), variant=name), ctx.small)
+                   for name in self._variants(ctx)]
+        if not ctx.quick:
+            odd = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
+            groups += [(v.name, Draw(seed=ctx.draw_seed(self.slug, v.name)), dict(v.sizes))
+                       for v in odd[:8 if ctx.deep else 2]]
+        for name, group_draw, at in groups[:DRAWS[ctx.tier] + 1]:
+            probes += [self._probe(f"{name}@{fill}", name, group_draw, at, fill) for fill in FILLS]
+        return probes
+
+    def _probe(self, name: str, kind: str, draw: Draw, at: dict[str, int], fill: str) -> Probe:
+        return Probe(id=f"{self.slug}/{name}", gate=self.slug, kind=kind, sizes=dict(at), draws=(draw,),
+                     conditions=(f"fresh:{fill}",))
+
+    def _variants(self, ctx: Context) -> list[str]:
+        admitted = {name for leaf in ctx.study.tensor_inputs() if leaf.structure is not None
+                    for name in values.variants(leaf.structure)}
+        return [name for name in _TELLING if name in admitted][:DRAWS[ctx.tier] - (0 if ctx.quick else 2)]
+
+    def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
+        """Compare the two probes of each pair; a candidate that does not repeat itself decides nothing."""
+        verdict = Verdict()
+        pairs: dict[str, list[Record]] = {}
+        for record in own(self, records):
+            pairs.setdefault(record.probe.kind, []).append(record)
+        control = [*pairs.pop("control", []), *pairs.get("draw", [])[:1]]
+        if len(control) == 2 and all(r.observation.ran for r in control) and _differs(*control) is not None:
+            for pair in pairs.values():
+                verdict.undecided[Reason.NOT_REPEATABLE] += len(pair)
+            return verdict
+        for pair in pairs.values():
+            self._pair(pair, verdict)
+        verdict.findings = distinct(verdict.findings)
+        return verdict
+
+    def _pair(self, pair: list[Record], verdict: Verdict) -> None:
+        reasons = [r for r in map(undecided_reason, pair) if r is not None]
+        if reasons or len(pair) != 2:
+            verdict.undecided[reasons[0] if reasons else Reason.BUDGET] += len(pair)
+            return
+        faulted = [r for r in pair if r.observation.status in FAULTS]
+        if len(faulted) == 2 or any(r.observation.status == "timed_out" for r in faulted):
+            # it fails with either: another gate says so
+            verdict.undecided[Reason.RAISED] += 2
+            return
+        verdict.decided += 2
+        if faulted:
+            error = faulted[0].observation.error or {}
+            verdict.findings.append(Finding(
+                gate=self.id, slug=self.slug, reason=Reason.UNINITIALISED, tier=Tier.WRONG, tolerance_free=True,
+                expected="independent of what fresh memory holds", probe=faulted[0].probe.id,
+                actual=f"{error.get('type') or faulted[0].observation.status} when it holds "
+                       f"{_fill(faulted[0])} in every byte"))
+            return
+        found = _differs(*pair)
+        if found is None:
+            return
+        path, index, one, two, count = found
+        verdict.findings.append(Finding(
+            gate=self.id, slug=self.slug, reason=Reason.UNINITIALISED, tier=Tier.WRONG, tolerance_free=True,
+            output=path, index=index, expected="independent of what fresh memory holds",
+            actual=f"{one} or {two} when it holds {' or '.join(map(_fill, pair))} in every byte",
+            detail={"elements": count}, probe=pair[1].probe.id))
+
+
+def _fill(record: Record) -> str:
+    return "0x" + dict(c.split(":", 1) for c in record.probe.conditions)["fresh"]
+
+
+def _differs(a: Record, b: Record) -> tuple[str, tuple[int, ...] | None, str, str, int] | None:
+    """Where the outputs of two records differ first: path, index, both values, elements that differ."""
+    one, two = a.observation.calls[0], b.observation.calls[0]
+    if one.structure != two.structure or len(one.outputs) != len(two.outputs):
+        return "out", None, "one structure", "another", 0
+    for left, right in zip(one.outputs, two.outputs, strict=True):
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return left.path, None, f"{left.dtype}{list(left.shape)}", f"{right.dtype}{list(right.shape)}", 0
+        if not same_bits(left.tensor, right.tensor):
+            index = first_difference(left.tensor, right.tensor)
+            values_differ = left.tensor != right.tensor
+            return (left.path, index, shown(left.tensor[index].item()), shown(right.tensor[index].item()),
+                    max(1, int(values_differ.sum())))
+    return _scalars(one, two)
+
+
+def _scalars(one: CallResult, two: CallResult) -> tuple[str, None, str, str, int] | None:
+    for path, value in one.scalars.items():
+        other = two.scalars.get(path)
+        if repr(value) != repr(other):
+            return path, None, shown(value), shown(other), 1
+    return None
