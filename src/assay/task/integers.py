@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import ast
 import operator
-import symtable
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from assay.task.usage import DYNAMIC, Usage
 
 INPUT_MAKERS = ("get_inputs", "get_init_inputs")
 
@@ -25,9 +26,6 @@ INPUT_MAKERS = ("get_inputs", "get_init_inputs")
 _EXTENT_CALLS = frozenset({"rand", "randn", "ones", "zeros", "empty", "eye", "randperm"})
 # torch functions that take their extents as one tuple or list
 _SHAPE_CALLS = frozenset({"randint", "full", "normal", "new_full", "new_zeros", "new_ones", "new_empty"})
-# a reference that looks its globals up by name may read any of them
-_DYNAMIC = frozenset({"globals", "eval", "exec", "vars", "__import__"})
-
 Status = Literal["free", "frozen", "derived", "unused"]
 
 
@@ -72,7 +70,7 @@ def find(source: str, entry: str = "Model") -> tuple[TaskInteger, ...]:
         entry: name of the reference class or function.
     """
     tree = ast.parse(source)
-    usage = _Usage(source, tree)
+    usage = Usage(source, tree)
     seen_by_reference = usage.closure((entry,))
     reaching = usage.closure(INPUT_MAKERS)
     found = []
@@ -84,7 +82,7 @@ def find(source: str, entry: str = "Model") -> tuple[TaskInteger, ...]:
             status, why = "free", f"a constant of {site.scope}"
         elif any(name in usage.rebound for name in site.bound):
             status, why = "frozen", "bound more than once"
-        elif any(name in seen_by_reference for name in site.bound) or _DYNAMIC & seen_by_reference:
+        elif any(name in seen_by_reference for name in site.bound) or DYNAMIC & seen_by_reference:
             status, why = "frozen", f"{entry} reads it as a global"
         elif any(name in reaching for name in site.bound):
             makers = [maker for maker in INPUT_MAKERS if set(site.bound) & usage.closure((maker,))]
@@ -302,66 +300,3 @@ def _number(node: ast.expr, known: Mapping[str, int]) -> int | float | None:
             return None
         return result if isinstance(result, int | float) else None
     return None
-
-
-class _Usage:
-    """Which module-level names each module-level name reads."""
-
-    def __init__(self, source: str, tree: ast.Module) -> None:
-        self.reads: dict[str, set[str]] = {}
-        self.rebound: set[str] = set()
-        bound_once: set[str] = set()
-        for statement in tree.body:
-            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-                defaults = [*statement.args.defaults, *filter(None, statement.args.kw_defaults)]
-                self._add(statement.name, _names([*defaults, *statement.decorator_list]))
-            elif isinstance(statement, ast.ClassDef):
-                words = [word.value for word in statement.keywords]
-                self._add(statement.name, _names([*statement.bases, *statement.decorator_list, *words]))
-            else:
-                stored = {
-                    node.id
-                    for node in ast.walk(statement)
-                    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-                }
-                for name in stored:
-                    self._add(name, names - {name})
-                self.rebound |= stored & bound_once
-                if isinstance(statement, ast.AugAssign | ast.For | ast.While | ast.If | ast.With | ast.Try):
-                    self.rebound |= stored
-                bound_once |= stored
-        for table in symtable.symtable(source, "<task>", "exec").get_children():
-            self._add(table.get_name(), self._globals_of(table))
-
-    def _add(self, name: str, reads: set[str]) -> None:
-        self.reads.setdefault(name, set()).update(reads)
-
-    def _globals_of(self, table: symtable.SymbolTable) -> set[str]:
-        """Globals read in a scope and those inside it."""
-        found: set[str] = set()
-        for symbol in table.get_symbols():
-            if symbol.is_declared_global() and symbol.is_assigned():
-                self.rebound.add(symbol.get_name())
-            # `N = N` in a class body reads the global although the name is local there
-            in_class_body = table.get_type() == "class" and symbol.is_local()
-            if symbol.is_referenced() and (symbol.is_global() or in_class_body):
-                found.add(symbol.get_name())
-        for child in table.get_children():
-            found |= self._globals_of(child)
-        return found
-
-    def closure(self, roots: tuple[str, ...]) -> set[str]:
-        """Names that the roots read, directly or through other module-level names."""
-        reached: set[str] = set()
-        pending = list(roots)
-        while pending:
-            for name in self.reads.get(pending.pop(), ()):
-                if name not in reached:
-                    reached.add(name)
-                    pending.append(name)
-        return reached
-
-
-def _names(nodes: list[ast.expr]) -> set[str]:
-    return {child.id for node in nodes for child in ast.walk(node) if isinstance(child, ast.Name)}

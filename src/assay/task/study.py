@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,24 +14,24 @@ from torch import Tensor
 from assay.probe.beside import BESIDE, beside, varying
 from assay.probe.structure import ENOUGH_ELEMENTS, Structure, infer
 from assay.task import callables, integers
-from assay.task.axes import Axis, fit
 from assay.task.behaviour import Behaviour, observe, weaknesses
+from assay.task.describe import (
+    Axes,
+    cost_of,
+    describe_inputs,
+    describe_outputs,
+    describe_parameters,
+    describe_size,
+    mode_matters,
+)
 from assay.task.facts import (
-    Cost,
-    InputLeaf,
-    Layout,
-    LeafKind,
-    OutputLeaf,
-    ParameterFact,
-    SizeKind,
     Study,
-    TaskSize,
     Weakness,
 )
 from assay.task.integers import TaskInteger
 from assay.task.model import Task, TaskError
-from assay.task.sizing import Explored, explore, reduce, weight
-from assay.task.tree import Path, leaves
+from assay.task.sizing import explore, reduce, weight
+from assay.task.tree import leaves
 from assay.task.trial import Lab, Trial, forward, state_of
 
 NATIVE_ELEMENTS = 1 << 21
@@ -77,14 +76,14 @@ def study(
     structures = [infer(group) for group in samples]
     structures = _tie_ranges(lab, small, structures, free, values)
     seen = _observe(small, seeds[0])
-    axes = _Axes(small, base, explored, native)
-    outputs = _outputs(small, axes, seen)
+    axes = Axes(small, base, explored, native)
+    outputs = describe_outputs(small, axes, seen)
     weak, seconds = _weak(lab, base, small, sum(math.prod(leaf.shape) for leaf in outputs), seeds)
     facts = Study(
         task=task.digest,
-        inputs=_inputs(base, axes, structures),
+        inputs=describe_inputs(base, axes, structures),
         outputs=outputs,
-        parameters=_parameters(small, axes),
+        parameters=describe_parameters(small, axes),
         init_tensors=tuple(
             ".".join(map(str, path))
             for path, value in base.instance.init.leaves()
@@ -95,16 +94,16 @@ def study(
         random=seen.random if seen else False,
         stateful=seen.stateful if seen else (),
         training=bool(getattr(small.model, "training", False)),
-        mode_matters=_mode_matters(small.model),
+        mode_matters=mode_matters(small.model),
         mutates=seen.mutates if seen else (),
         weak=weak,
         raises=None if small.accepted else small.error,
         notes=("the time budget ended before every size was tried",) if lab.out_of_time else (),
     )
     ranges = {s.high_axis: position for position, s in enumerate(structures) if s.high_axis is not None}
-    described = tuple(_size(integer, base, explored, small, facts, axes, ranges) for integer in found)
+    described = tuple(describe_size(integer, base, explored, small, facts, axes, ranges) for integer in found)
     facts = facts.model_copy(update={"integers": described})
-    facts = facts.model_copy(update={"cost": _cost(facts, seconds)})
+    facts = facts.model_copy(update={"cost": cost_of(facts, seconds)})
     return facts.model_copy(update={"beside": _beside(lab, facts) if small.accepted else {}})
 
 
@@ -257,189 +256,6 @@ def _growth(small: Trial, base: Trial, outputs: int) -> float:
     return inputs * parameters * math.sqrt(max(1.0, outputs / max(1, made)))
 
 
-class _Axes:
-    """Dimensions of a trial's tensors as formulas, with their native extents."""
-
-    def __init__(
-        self, small: Trial, base: Trial, explored: Mapping[str, Explored], native: Mapping[str, int]
-    ) -> None:
-        self.values = {**native, **small.sizes}
-        self.native = native
-        self.extents = small.extents()
-        self.exact = base.extents() if not base.sizes else {}
-        self.moves: dict[str, list[tuple[Mapping[str, int], dict[Any, int]]]] = {}
-        for record in {id(record): record for record in explored.values()}.values():
-            for trial in record.moved[:1]:
-                sizes = {**self.values, **trial.sizes}
-                self.moves[record.group[0]] = [(sizes, trial.extents())]
-
-    def of(self, group: str, path: Path, dims: int) -> tuple[Axis, ...]:
-        """Axes of one tensor."""
-        axes = []
-        for dim in range(dims):
-            key = (group, path, dim)
-            extent = self.extents.get(key, self.exact.get(key, 0))
-            moves = [
-                (sizes, extents[key])
-                for observed in self.moves.values()
-                for sizes, extents in observed
-                if key in extents
-            ]
-            axis = fit(extent, self.values, moves)
-            whole = self.exact.get(key)
-            if whole is None:
-                whole = axis.at({**self.values, **self.native})
-            axes.append(axis.model_copy(update={"extent": whole}))
-        return tuple(axes)
-
-    def names_moved(self, name: str) -> list[str]:
-        """What changed with one integer, in words."""
-        words = []
-        for _, extents in self.moves.get(name, ()):
-            for key, extent in self.extents.items():
-                if key in extents and extents[key] != extent:
-                    group, path, dim = key
-                    words.append(f"{group} {'.'.join(map(str, path)) or '0'} dim {dim}")
-            groups = {group for group, _, _ in extents}
-            gone = {key for key in self.extents if key[0] in groups and key not in extents}
-            come = {key for key in extents if key not in self.extents}
-            words += sorted({f"{group} count" for group, _, _ in gone | come})
-        return words
-
-
-def _inputs(base: Trial, axes: _Axes, structures: Sequence[Structure]) -> tuple[InputLeaf, ...]:
-    assert base.inputs is not None
-    described = []
-    position = 0
-    for path, value in base.inputs.leaves():
-        kind = kind_of(value)
-        if not isinstance(value, Tensor):
-            described.append(InputLeaf(path=path, kind=kind, value=_plain(value)))
-            continue
-        described.append(
-            InputLeaf(
-                path=path,
-                kind=kind,
-                position=position,
-                dtype=_dtype(value),
-                axes=axes.of("input", path, value.dim()),
-                layout=layout_of(value),
-                requires_grad=value.requires_grad,
-                structure=structures[position] if position < len(structures) else None,
-            )
-        )
-        position += 1
-    return tuple(described)
-
-
-def _outputs(small: Trial, axes: _Axes, seen: Behaviour | None) -> tuple[OutputLeaf, ...]:
-    if not small.accepted:
-        return ()
-    described = []
-    for index, (path, value) in enumerate(leaves(small.outputs)):
-        tensor = isinstance(value, Tensor)
-        described.append(
-            OutputLeaf(
-                path=path,
-                kind=kind_of(value),
-                dtype=_dtype(value) if tensor else "",
-                axes=axes.of("output", path, value.dim()) if tensor else (),
-                layout=layout_of(value) if tensor else "contiguous",
-                requires_grad=bool(seen and index < len(seen.requires_grad) and seen.requires_grad[index]),
-                shares=seen.shares[index] if seen and index < len(seen.shares) else (),
-                nonfinite=tensor and not bool(torch.isfinite(value).all()),
-            )
-        )
-    return tuple(described)
-
-
-def _parameters(small: Trial, axes: _Axes) -> tuple[ParameterFact, ...]:
-    if not isinstance(small.model, torch.nn.Module):
-        return ()
-    trained = dict(small.model.named_parameters())
-    return tuple(
-        ParameterFact(
-            name=name,
-            dtype=_dtype(tensor),
-            axes=axes.of("parameter", (name,), tensor.dim()),
-            requires_grad=tensor.requires_grad,
-            buffer=name not in trained,
-        )
-        for name, tensor in state_of(small.model)
-    )
-
-
-def _size(
-    integer: TaskInteger,
-    base: Trial,
-    explored: Mapping[str, Explored],
-    small: Trial,
-    facts: Study,
-    axes: _Axes,
-    ranges: Mapping[str, int],
-) -> TaskSize:
-    """One integer as the study describes it."""
-    value = integer.value
-    if value is None and base.instance is not None:
-        value = base.instance.integers.get(integer.name)
-    record = explored.get(integer.name)
-    described = TaskSize(
-        name=integer.name, native=value or 0, line=integer.line, status=integer.status, why=integer.why
-    )
-    if record is None:
-        return described
-    moves = axes.names_moved(record.group[0])
-    moves += _init_moves(small, record)
-    if integer.name in ranges:
-        moves.append(f"values of input {ranges[integer.name]}")
-    at_native = small.sizes.get(integer.name, value) == value
-    return described.model_copy(
-        update={
-            "kind": _kind(record.group[0], value or 0, moves, facts),
-            "moves": tuple(moves),
-            "tied": tuple(name for name in record.group if name != integer.name),
-            "minimum": record.minimum,
-            "multiple_of": record.multiple_of,
-            "maximum": value if record.bounded_above and at_native else None,
-            "zero": bool(record.attempts.get(0) and record.attempts[0].accepted and record.value != 0),
-            "tried": tuple(record.attempts[v] for v in sorted(record.attempts)),
-        }
-    )
-
-
-def _init_moves(small: Trial, record: Explored) -> list[str]:
-    """Constructor arguments that change with the group."""
-    if small.instance is None or not record.moved or record.moved[0].instance is None:
-        return []
-    before = dict(small.instance.init.leaves())
-    after = dict(record.moved[0].instance.init.leaves())
-    return [
-        f"init {'.'.join(map(str, path))}"
-        for path, value in before.items()
-        if type(value) is int and after.get(path) != value
-    ]
-
-
-def _kind(name: str, native: int, moves: Sequence[str], facts: Study) -> SizeKind:
-    if any(move.startswith(("input", "values")) for move in moves):
-        return "size"
-    if not any(move.startswith(("parameter", "output")) for move in moves):
-        return "other"
-    tensors: list[ParameterFact | OutputLeaf] = [*facts.parameters, *facts.outputs]
-    proportional = any(
-        axis.constant == 0 and any(name in names and coefficient >= 1 for coefficient, names in axis.terms)
-        for tensor in tensors
-        for axis in tensor.axes
-    )
-    shrinks = any(
-        name in names and coefficient < 0
-        for leaf in facts.outputs
-        for axis in leaf.axes
-        for coefficient, names in axis.terms
-    )
-    return "size" if proportional and native >= 8 and not shrinks else "count"
-
-
 def _beside(lab: Lab, facts: Study) -> dict[str, int]:
     """Small sizes accepted together: all near one value, else one size after the other from accepted ones."""
     for value in (BESIDE, 7, 5, 3):
@@ -453,81 +269,3 @@ def _beside(lab: Lab, facts: Study) -> dict[str, int]:
         if attempt != sizes and not lab.out_of_time and lab.run(attempt).accepted:
             sizes = attempt
     return sizes
-
-
-def _cost(facts: Study, seconds: float | None) -> Cost:
-    inputs, parameters, outputs = (
-        sum(math.prod(leaf.shape) for leaf in group)
-        for group in (
-            facts.tensor_inputs(),
-            facts.parameters,
-            [o for o in facts.outputs if o.kind == "tensor"],
-        )
-    )
-    groups: list[InputLeaf | ParameterFact | OutputLeaf] = [
-        *facts.tensor_inputs(),
-        *facts.parameters,
-        *(leaf for leaf in facts.outputs if leaf.kind == "tensor"),
-    ]
-    total = sum(math.prod(leaf.shape) * getattr(torch, leaf.dtype).itemsize for leaf in groups)
-    return Cost(inputs=inputs, parameters=parameters, outputs=outputs, bytes=total, seconds=seconds)
-
-
-def kind_of(value: Any) -> LeafKind:
-    """Class of a leaf."""
-    if isinstance(value, Tensor):
-        return "tensor"
-    if value is None:
-        return "none"
-    for kind, types in _KINDS:
-        if isinstance(value, types):
-            return kind
-    return "other"
-
-
-_KINDS: tuple[tuple[LeafKind, type], ...] = (
-    ("bool", bool),
-    ("int", int),
-    ("float", float),
-    ("complex", complex),
-    ("str", str),
-)
-
-
-def layout_of(tensor: Tensor) -> Layout:
-    """How a tensor lies in memory."""
-    if tensor.layout is not torch.strided:
-        return "strided"
-    if any(stride == 0 and extent > 1 for stride, extent in zip(tensor.stride(), tensor.shape, strict=True)):
-        return "expanded"
-    if tensor.is_contiguous():
-        return "contiguous"
-    for dims, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if tensor.dim() == dims and tensor.is_contiguous(memory_format=form):
-            return "channels_last"
-    return "strided"
-
-
-def _mode_matters(model: Any) -> bool:
-    """Whether a submodule is one that behaves differently in training."""
-    if not isinstance(model, torch.nn.Module):
-        return False
-    kinds = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
-    for module in model.modules():
-        if isinstance(module, kinds):
-            return True
-        if float(getattr(module, "dropout", 0.0) or 0.0) > 0 if _is_number(module) else False:
-            return True
-    return False
-
-
-def _is_number(module: Any) -> bool:
-    return isinstance(getattr(module, "dropout", None), int | float)
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _plain(value: Any) -> bool | int | float | str | None:
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
