@@ -19,6 +19,7 @@ from assay.task.model import Task, TaskError
 from assay.task.tree import Arguments
 
 KEPT_INSTANCES = 6
+SMALL_ELEMENTS = 1 << 17
 
 
 class _State:
@@ -27,11 +28,18 @@ class _State:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.device = str(options.get("device", "cpu"))
+        self.needs_cuda = False
         self.task: Task | None = None
         self.study: Any = None
         self.declared: dict[int, Any] = {}
         self.instances: OrderedDict[str, Any] = OrderedDict()
         self.screened: Any = None
+
+    def device_for(self, tensors: list[torch.Tensor]) -> str:
+        """Where to evaluate: on a GPU only what is large, since a small replay is all launch overhead there."""
+        if self.device == "cpu" or self.needs_cuda:
+            return self.device
+        return self.device if sum(t.numel() for t in tensors) > SMALL_ELEMENTS else "cpu"
 
     def instance(self, sizes: dict[str, int], seed: int) -> Any:
         """The task at some sizes, kept while it is among the last few used."""
@@ -79,6 +87,16 @@ def _out_of_memory(text: str) -> bool:
 def _task(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
     state.task = Task.model_validate(header["task"])
     state.instances.clear()
+    # a reference that names the device itself runs where the name means something
+    names_cuda = "cuda" in state.task.source
+    state.needs_cuda = names_cuda and state.device == "cuda"
+    if names_cuda and state.device == "cpu":
+        from assay.run.emulation import TARGETS
+        from assay.run.emulation.cuda import install_cuda
+        from assay.run.emulation.tensors import install_tensors
+
+        install_tensors()
+        install_cuda(TARGETS[str(state.options.get("target", "sm_90"))])
     return {"ok": True}, []
 
 
@@ -215,6 +233,7 @@ def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
         return 0
     info = torch.finfo(tensor.dtype)
     number = {**INJECTED, "subnormal": info.smallest_normal / 4, "-subnormal": -info.smallest_normal / 4,
+              "zero": 0.0, "tiny": 4 * info.smallest_normal, "-tiny": -4 * info.smallest_normal,
               "max": info.max, "-max": info.min}[value]
     flat = min(tensor.numel() - 1, int(position * tensor.numel()))
     index = []
@@ -255,10 +274,11 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         return {"inapplicable": reason}, []
     if draw.layouts and not _layout_applies(arguments.tensors(), draw.layouts):
         return {"inapplicable": "the layout says nothing new for these shapes"}, []
-    model = _model(instance, int(header.get("parameters", 0)), dtype, state.device)
+    device = state.device_for(arguments.tensors())
+    model = _model(instance, int(header.get("parameters", 0)), dtype, device)
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
-    fed = _arranged(arguments, draw.layouts, state.device)
+    fed = _arranged(arguments, draw.layouts, device)
     options = dict(header.get("numerics") or {})
     evaluation = oracle.evaluate(
         model, list(fed.args), dict(fed.kwargs), seed=int(header["call_seed"]),
@@ -267,12 +287,13 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     )
     if evaluation.raised is not None:
         return {"raised": f"{evaluation.raised.type}: {evaluation.raised.message}"[:1000], "inputs": packed}, chunks
-    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, state.device),
+    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, device),
                                                  int(header["call_seed"]))
     description, tensors = codec.flatten(outputs)
-    leaves = [leaf for leaf in evaluation.leaves if leaf.kind not in ("scalar", "none")]
+    kept = [i for i, leaf in enumerate(evaluation.leaves) if leaf.kind not in ("scalar", "none")]
+    leaves = [evaluation.leaves[i] for i in kept]
     if draw.injections:
-        leaves = _dependent(state, instance, model, draw, dtype, leaves, int(header["call_seed"]))
+        leaves = _dependent(state, instance, model, draw, dtype, leaves, int(header["call_seed"]), device)
     metas, names = [], []
     for leaf in leaves:
         meta, parts = leaf.to_parts()
@@ -280,14 +301,28 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         names.append(list(parts))
     parts_of = [leaf.to_parts()[1] for leaf in leaves]
     flat = [t for parts in parts_of for t in parts.values()]
+    modes = []
+    for mode in _modes(model, fed, evaluation.arithmetic, kept) if header.get("modes") else []:
+        meta, parts = mode.to_parts()
+        modes.append([meta, list(parts)])
+        flat += parts.values()
     reply: dict[str, Any] = {
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
         "random": evaluation.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
+        "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
+
+
+def _modes(model: Any, fed: Any, declared: Any, kept: list[int]) -> list[Any]:
+    """What each arithmetic coarser than the declared one would do to the outputs that are tensors."""
+    from assay import oracle
+
+    found = oracle.alternatives(model, list(fed.args), dict(fed.kwargs), arithmetic=declared)
+    return [dataclasses.replace(mode, leaves=[mode.leaves[i] for i in kept]) for mode in found]
 
 
 def _native(state: _State, model: Any, arguments: Any, seed: int) -> tuple[Any, float, list[int], list[int]]:
@@ -310,7 +345,7 @@ def _native(state: _State, model: Any, arguments: Any, seed: int) -> tuple[Any, 
 
 
 def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str | None, leaves: list[Any],
-               seed: int) -> list[Any]:
+               seed: int, device: str) -> list[Any]:
     """Leave undecided what is not finite although it does not depend on the poisoned elements.
 
     An output reached only through a factor that is zero for every input of the domain (a triangle's other
@@ -318,7 +353,7 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
     value in the poisoned place changes.
     """
     plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
-    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts, state.device), seed)[0])
+    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts, device), seed)[0])
     depends = [torch.zeros(t.shape, dtype=torch.bool) for t in base]
     for turn in range(3):
         other = plain.map_tensors(lambda _, t: t.clone())
@@ -327,7 +362,7 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
             if injection.leaf < len(tensors) and tensors[injection.leaf].is_floating_point():
                 _replace(tensors[injection.leaf], injection.position, turn)
         try:
-            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts, state.device), seed)[0])
+            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts, device), seed)[0])
         except Exception:
             # a value outside the domain tells nothing; the other turns do
             continue
@@ -336,7 +371,7 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
                 mask |= ((a != b) & ~((a != a) & (b != b))).to(mask.device)
     return [
         leaf if leaf.kind not in ("float", "complex") or leaf.native.shape != mask.shape else
-        dataclasses.replace(leaf, decided=leaf.decided & (mask | torch.isfinite(leaf.native)))
+        dataclasses.replace(leaf, decided=leaf.decided & (mask.to(leaf.decided.device) | torch.isfinite(leaf.native)))
         for leaf, mask in zip(leaves, depends, strict=True)
     ]
 
