@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from assay.errors import InputError
 from assay.probe.model import Probe
-from assay.probe.record import Observation, Record, Truth
+from assay.probe.record import FAULTS, Observation, Record, Truth
 from assay.run.candidate import CandidateSession, Weights
 from assay.run.reference import ReferenceFailed, ReferenceSession
 
 AHEAD = 4
 HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
+DEATHS_PER_GATE = 6
 COMPILE_SECONDS = 180.0
 
 
@@ -63,6 +64,7 @@ class Run:
     on_record: Callable[[Record], None] | None = None
     truth_cache: dict[str, Truth] = field(default_factory=dict)
     hangs: dict[str, int] = field(default_factory=dict)
+    deaths: dict[str, int] = field(default_factory=dict)
     compile_lock: threading.Lock = field(default_factory=threading.Lock)
     oracle_seconds: float = 0.0
     candidate_seconds: float = 0.0
@@ -87,9 +89,11 @@ class Run:
         call_seed = _call_seed(self.seed, "reference", draw.seed)
         parameters = probe.parameters if draw.parameters is None else draw.parameters
         key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{probe.grad}"
+        modes = "modes:1" in probe.conditions
+        key += "/modes" if modes else ""
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
-                                         parameters=parameters, grad=probe.grad)
+                                         parameters=parameters, grad=probe.grad, modes=modes)
             if len(self.truth_cache) > 8:
                 self.truth_cache.pop(next(iter(self.truth_cache)))
             self.truth_cache[key] = truth
@@ -192,7 +196,14 @@ class Run:
             hung = self.hangs.get(probe.gate, 0) >= HANGS_PER_GATE or sum(self.hangs.values()) >= HANGS_IN_ALL
         if hung:
             return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it hung before"))
+        with lock:
+            died = self.deaths.get(probe.gate, 0) >= DEATHS_PER_GATE
+        if died:
+            return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it died before"))
         record = self._answer(probe, job.truths, job.weights, session)
+        if record.observation.status in FAULTS - {"raised", "timed_out"}:
+            with lock:
+                self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + 1
         if record.observation.status == "timed_out":
             with lock:
                 self.hangs[probe.gate] = self.hangs.get(probe.gate, 0) + 1
