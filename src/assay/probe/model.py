@@ -22,8 +22,8 @@ class Injection(Frozen):
     """Position of the input among the tensor inputs."""
     position: float
     """Place in the flattened input as a fraction of its element count, 0 to 1."""
-    value: Literal["nan", "inf", "-inf", "subnormal", "-subnormal", "max", "-max"]
-    """What is put there."""
+    value: Literal["nan", "inf", "-inf", "subnormal", "-subnormal", "zero", "tiny", "-tiny", "max", "-max"]
+    """What is put there; `subnormal` is a quarter of the smallest normal number, `tiny` four times it."""
 
 
 class Draw(Frozen):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assay.probe.model import Probe
 
 if TYPE_CHECKING:
-    from assay.oracle import LeafTruth
+    from assay.oracle import Arithmetic, LeafTruth, ModeTruth
 
 Status = Literal[
     "ok", "raised", "exited", "signalled", "timed_out", "closed", "forged", "flooded", "guardian_lost",
@@ -132,6 +132,9 @@ class Truth:
         contiguous: per output tensor, whether the reference's was contiguous.
         random: True when the reference draws random numbers.
         unmodelled: operations that the oracle treats conservatively.
+        ops: how often each operator occurred in the replay, decomposed ones included.
+        arithmetic: the arithmetic that the tolerances grant.
+        modes: what each coarser arithmetic would do, where the probe's condition `modes:1` asked for it.
         gradients: truth of the gradients, by `input:K` or parameter name, when asked for.
         cotangents: the grad_outputs used for them.
         seconds: time of one native forward.
@@ -149,6 +152,9 @@ class Truth:
     contiguous: tuple[bool, ...] = ()
     random: bool = False
     unmodelled: tuple[str, ...] = ()
+    ops: dict[str, int] = field(default_factory=dict)
+    arithmetic: Arithmetic | None = None
+    modes: tuple[ModeTruth, ...] = ()
     gradients: dict[str, LeafTruth] = field(default_factory=dict)
     cotangents: tuple[torch.Tensor, ...] = ()
     aliases: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ import torch
 
 from assay.contract.domain import Declared
 from assay.errors import InputError
-from assay.oracle import LeafTruth
+from assay.oracle import Arithmetic, LeafTruth, ModeTruth
 from assay.oracle.truth import Kind
 from assay.probe.model import Draw
 from assay.probe.record import Truth
@@ -140,11 +140,14 @@ class ReferenceSession:
         return self._weights[key]
 
     def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
-              parameters: int = 0, grad: bool = False) -> Truth:
-        """The reference on one draw; never raises for what the reference does there."""
+              parameters: int = 0, grad: bool = False, modes: bool = False) -> Truth:
+        """The reference on one draw; never raises for what the reference does there.
+
+        With `modes`, also what each arithmetic coarser than the declared one would do.
+        """
         request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
                    "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
-                   "parameters": parameters}
+                   "parameters": parameters, "modes": modes}
         try:
             header, view = self._request(request)
         except InputError as error:
@@ -201,13 +204,16 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
     for name, meta, names in header.get("gradients", []):
         gradients[name] = LeafTruth.from_parts(meta, {n: next(source) for n in names})
     cotangents = tuple(next(source) for _ in range(header.get("cotangents", 0)))
+    modes = tuple(ModeTruth.from_parts(meta, {n: next(source) for n in names})
+                  for meta, names in header.get("modes", []))
     tree = header["output"]["tree"]
     return Truth(
         status="ok", tree=header["inputs"]["tree"], inputs=tuple(inputs),
         strides=tuple(codec.TensorForm.from_json(f).stride for f in header["inputs"]["forms"]),
         structure=codec.skeleton(tree), scalars=scalars(tree), paths=tuple(codec.leaf_paths(tree)), leaves=leaves,
         contiguous=tuple(header["contiguous"]), random=bool(header["random"]),
-        unmodelled=tuple(header["unmodelled"]), gradients=gradients, cotangents=cotangents,
+        unmodelled=tuple(header["unmodelled"]), ops=dict(header["ops"]),
+        arithmetic=Arithmetic.from_json(header["arithmetic"]), modes=modes, gradients=gradients, cotangents=cotangents,
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
     )
 

@@ -279,10 +279,9 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
     fed = _arranged(arguments, draw.layouts, device)
-    options = dict(header.get("numerics") or {})
     evaluation = oracle.evaluate(
         model, list(fed.args), dict(fed.kwargs), seed=int(header["call_seed"]),
-        arithmetic=oracle.arithmetic_for(_widest(arguments.tensors(), model), **options),
+        arithmetic=_arithmetic(_widest(arguments.tensors(), model), dict(header.get("numerics") or {})),
         runs=int(header.get("runs", 12)),
     )
     if evaluation.raised is not None:
@@ -310,11 +309,20 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
-        "random": evaluation.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
+        "random": evaluation.random if state.study is None else state.study.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
         "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
+
+
+def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:
+    """The declared arithmetic: that of the dtype, with what the contract says otherwise."""
+    from assay import oracle
+
+    own = {name: numerics[name] for name in ("accumulate", "operands") if name in numerics}
+    rest = {name: value for name, value in numerics.items() if name not in own}
+    return dataclasses.replace(oracle.arithmetic_for(dtype, **rest), **own)
 
 
 def _modes(model: Any, fed: Any, declared: Any, kept: list[int]) -> list[Any]:
