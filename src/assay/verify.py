@@ -25,6 +25,7 @@ from assay.planning import (
     restricted,
     small_sizes,
 )
+from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
 from assay.probe.model import Draw, Probe
 from assay.probe.record import FAULTS, Record
@@ -55,6 +56,7 @@ class Options:
         seed: seed of the plan; None draws one.
         timeout: seconds for the whole verification; None for the tier's own.
         fail_fast: stop at the first finding that rejects.
+        memory: bytes that one probe may take; None for a quarter of what is free.
         target: device that CPU emulation answers as.
         lanes: candidate processes at a time.
     """
@@ -65,6 +67,7 @@ class Options:
     seed: int | None = None
     timeout: float | None = None
     fail_fast: bool = False
+    memory: int | None = None
     target: str = "sm_90"
     lanes: int = 2
 
@@ -178,6 +181,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
         blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
         element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
     )
+    memory = options.memory if options.memory is not None else free_bytes() // 4
+    run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
     ctx, pilots = _pilot(ctx, run, sessions[0], candidate)
     gates = chosen_gates(BATTERY, contract, options.only)

@@ -60,6 +60,7 @@ class Run:
     seed: int
     random: bool = False
     compilers: Callable[[str], CandidateSession] | None = None
+    fits: Callable[[Probe], bool] | None = None
     stop: Callable[[Record], bool] | None = None
     on_record: Callable[[Record], None] | None = None
     truth_cache: dict[str, Truth] = field(default_factory=dict)
@@ -71,6 +72,9 @@ class Run:
 
     def prepare(self, probe: Probe) -> tuple[tuple[Truth, ...], Weights]:
         """Truths of a probe's draws, and the weights at its sizes. Raises ReferenceFailed or InputError."""
+        if self.fits is not None and not self.fits(probe):
+            text = "estimated to need more than the memory budget"
+            return (Truth(status="memory", text=text),), Weights("", ((), {}), {}, (), 0, None)
         began = time.monotonic()
         try:
             truths = tuple(self._truth(probe, i) for i in range(len(probe.draws)))
