@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.demo import Case, Result
 
-KERNEL_WIDTH, SCREEN_WIDTH, LABEL_WIDTH = 28, 8, 10
+KERNEL_WIDTH, SCREEN_WIDTH, LABEL_WIDTH = 30, 6, 8
 
 
 def demo(
@@ -70,7 +70,8 @@ def _chosen(cases: list[Case], only: list[str] | None) -> list[Case]:
     known = dict.fromkeys(case.task for case in cases)
     for name in only or ():
         if name not in known:
-            raise InputError(f"no example `{name}`{nearest(name, known)}", "--only", f"one of {', '.join(known)}")
+            raise InputError(f"no example `{name}`{nearest(name, known)}", "--only",
+                             f"one of {', '.join(known)}")
     return [case for case in cases if not only or case.task in only]
 
 
@@ -98,5 +99,5 @@ def _summary(out: Console, results: list[Result], seconds: float) -> None:
               f"({seconds:.0f} s).")
     pending = [r for r in wrong if r.pending and r.report.label.value != "rejected"]
     for result in pending:
-        out.print(f"{result.case.task}/{result.case.candidate.name} needs a gate that this version does not "
-                  f"have: {', '.join(result.pending)}.")
+        out.print(f"{result.case.task}/{result.case.candidate.name} shows to {', '.join(result.pending)}, "
+                  "a gate that this version does not have.")

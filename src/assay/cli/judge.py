@@ -64,7 +64,8 @@ def verify(
             options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
                                      fail_fast=fail_fast, emulate=emulate)
             before = time.monotonic() - began
-            report = verify_task(task, found, contract=clauses, options=options, zygote=zygote, progress=show)
+            report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
+                                 progress=show)
         timing = report.timing
         report = report.model_copy(update={"timing": timing.model_copy(update={
             "total_s": round(timing.total_s + before, 3), "start_s": round(timing.start_s + before, 3)})})
@@ -82,8 +83,8 @@ def verify(
 def screen(
     reference: Reference,
     candidate: CandidateFile,
-    variant: Annotated[str, typer.Option(help="kernelbench-v0 (1e-2), kernelbench (1e-4 at fp32, 1e-2 at half "
-                                              "precision) or hardened.")] = "kernelbench-v0",
+    variant: Annotated[str, typer.Option(help="kernelbench-v0 (1e-2), kernelbench (1e-4 at fp32, 1e-2 at "
+                                              "half precision) or hardened.")] = "kernelbench-v0",
     precision: Annotated[str, typer.Option(help="Precision of the kernelbench variant: fp32, fp16 or "
                                                 "bf16.")] = "fp32",
     device: Device = "auto",
@@ -147,6 +148,7 @@ def _print_screen(report: ScreenReport, *, error: bool) -> None:
         out.print(Text(printable(f"{'':10}{report.text}")))
     word = {"pass": "passed", "fail": "failed"}.get(report.outcome.value, "undecided")
     rule = f"{report.variant.value}, atol = rtol = {report.tolerance:g}"
-    out.print(f"{word} the screen ({rule}) on {report.scope} in {report.timing['total_s']:.1f} s", soft_wrap=True)
+    seconds = report.timing["total_s"]
+    out.print(f"{word} the screen ({rule}) on {report.scope} in {seconds:.1f} s", soft_wrap=True)
     if report.passed:
         out.print("No verdict: `assay verify` decides.")

@@ -59,7 +59,7 @@ def _live(out: Console, lead: str) -> Iterator[Show]:
 
 
 def _log(out: Console, lead: str) -> Show:
-    """A line for each phase, then one every ten seconds at most."""
+    """A line for each known phase, then one every ten seconds at most."""
     lock = threading.Lock()
     seen: set[str] = set()
     last = time.monotonic()
@@ -68,7 +68,7 @@ def _log(out: Console, lead: str) -> Show:
         nonlocal last
         with lock:
             now = time.monotonic()
-            if phase in seen and now - last < LOG_SECONDS:
+            if phase not in PHASES or (phase in seen and now - last < LOG_SECONDS):
                 return
             seen.add(phase)
             last = now

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from assay.report.model import Finding, GateResult, Report
-from assay.report.words import OUTCOMES, REASONS, TIERS, WEAKNESSES, describe_probe, number, printable
+from assay.report.words import OUTCOMES, REASONS, TIERS, WEAKNESSES, describe_probe, printable, shortened
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
 SLUG_WIDTH = 16
@@ -117,8 +117,9 @@ def _finding(report: Report, finding: Finding, number: int, names: Names, width:
     head.append(": ")
     head.append(REASONS[finding.reason], style=_TIER_STYLES[finding.tier])
     head.append(f" [{finding.reason.value}]")
+    head.truncate(width, overflow="ellipsis")
     yield head
-    expected, actual = number(finding.expected or "-"), number(finding.actual or "-")
+    expected, actual = shortened(finding.expected or "-"), shortened(finding.actual or "-")
     if expected == actual:
         expected, actual = finding.expected or "-", finding.actual or "-"
     yield from _wrapped("expected", expected, width, indent=3)

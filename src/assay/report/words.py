@@ -34,7 +34,7 @@ REASONS: dict[Reason, str] = {
     Reason.INF_SIGN: "infinity of the wrong sign",
     Reason.INF_SWALLOWED: "an infinity of the reference is lost",
     Reason.INF_MINTED: "infinity where the reference is finite",
-    Reason.LEAKED: "an exceptional value reached elements that do not depend on it",
+    Reason.LEAKED: "an exceptional value leaked into other elements",
     Reason.SHAPE: "wrong shape",
     Reason.DTYPE: "wrong dtype",
     Reason.DEVICE: "on the wrong device",
@@ -79,7 +79,7 @@ REASONS: dict[Reason, str] = {
     Reason.COMPILE_FAILED: "does not compile for the target",
     Reason.NEEDS_GPU: "needs a GPU",
     Reason.EMULATION: "beyond the emulation",
-    Reason.WEIGHTS: "parameters could not be matched with the reference's",
+    Reason.WEIGHTS: "parameters do not match the reference's",
     Reason.TOOLCHAIN: "a tool or module it needs is missing here",
     Reason.OUT_OF_MEMORY: "out of memory",
     Reason.BUDGET: "budget spent",
@@ -102,7 +102,7 @@ WEAKNESSES = {
 }
 
 
-def number(text: str) -> str:
+def shortened(text: str) -> str:
     """A number as text, cut to the nine digits that tell two float32 apart; any other text as it is."""
     try:
         value = float(text)
