@@ -206,18 +206,20 @@ def test_null_and_foreign_addresses(emulation):
 
 
 @triton.jit
-def misaligned_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    p = (x_ptr.to(tl.pointer_type(tl.int8)) + 2).to(tl.pointer_type(tl.int32))
+def misaligned_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr, SHIFT: tl.constexpr):
+    p = (x_ptr.to(tl.pointer_type(tl.int8)) + SHIFT).to(tl.pointer_type(tl.int32))
     o = tl.arange(0, BLOCK)
     tl.store(y_ptr + o, tl.load(p + o))
 
 
-def test_reinterpreted_pointers_read_the_right_bytes(emulation):
+@pytest.mark.parametrize("shift", [2, 4])
+def test_reinterpreted_pointers_read_the_right_bytes(emulation, shift):
     x = torch.arange(20, dtype=torch.int16)
     y = torch.zeros(4, dtype=torch.int32)
-    misaligned_kernel[(1,)](x, y, BLOCK=4)
-    assert torch.equal(y, x[1:9].view(torch.int16).contiguous().clone().view(torch.int32))
-    assert emulation.access_faults() == []
+    misaligned_kernel[(1,)](x, y, BLOCK=4, SHIFT=shift)
+    assert torch.equal(y, x[shift // 2 : shift // 2 + 8].clone().view(torch.int32))
+    kinds = [f.kind for f in emulation.access_faults()]
+    assert kinds == (["misaligned"] if shift == 2 else [])
 
 
 def test_empty_tensors(emulation):

@@ -498,3 +498,70 @@ def test_programs_by_multiprocessor_count():
 
     x = torch.randn(200, 20)
     close(Net().cuda()(x.cuda()), torch.softmax(x, 1))
+
+
+@torch.library.custom_op("assay_test::doubled", mutates_args=(), device_types="cuda")
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    torch.library.wrap_triton(double_kernel)[(1,)](x, y, x.numel(), BLOCK=16)
+    return y
+
+
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    tl.store(y_ptr + o, tl.load(x_ptr + o, mask=o < n) * 2, mask=o < n)
+
+
+def test_custom_operators_for_cuda():
+    assert torch.ops.assay_test.doubled(torch.ones(3)).tolist() == [2.0] * 3
+
+
+def test_cuda_extensions_need_a_gpu():
+    from torch.utils.cpp_extension import load_inline
+
+    with pytest.raises(NeedsGpu, match="load_inline"):
+        load_inline(name="ext", cpp_sources="", cuda_sources="__global__ void f() {}", functions=["f"])
+
+
+class Strided:
+    def __init__(self, tensor):
+        self.dtype = tensor.dtype
+        self.address = tensor.data_ptr()
+
+    def data_ptr(self):
+        return self.address
+
+
+def test_anything_with_an_address_is_a_pointer(emulation):
+    x, y = torch.ones(4), torch.zeros(4)
+    double_kernel[(1,)](Strided(x), Strided(y), 4, BLOCK=16)
+    assert y.tolist() == [2.0] * 4
+    assert emulation.access_faults() == []
+
+
+@triton.jit
+def matmul_of_ones(x_ptr, y_ptr, N: tl.constexpr):
+    o = tl.arange(0, N)
+    x = tl.load(x_ptr + o[:, None] * N + o[None, :])
+    tl.store(y_ptr + o[:, None] * N + o[None, :], tl.dot(x, x, input_precision="ieee"))
+
+
+def test_what_a_kernel_computes_is_hidden_from_modes_and_autocast():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        seen: list = []  # noqa: RUF012
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.full((16, 16), 1 + 2**-12)
+    y = torch.zeros(16, 16)
+    with Watch(), torch.autocast("cuda", dtype=torch.bfloat16):
+        matmul_of_ones[(1,)](x, y, N=16)
+    assert Watch.seen == []
+    assert y[0, 0] == x[0].double().square().sum().float()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16

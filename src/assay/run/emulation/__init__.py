@@ -15,6 +15,7 @@ from .autotune import Schedules, install_autotune
 from .cuda import install_cuda
 from .driver import install_driver
 from .errors import NeedsGpu
+from .extensions import install_extensions
 from .kernels import Machine, kernel_class, map_scalars
 from .language import install_language
 from .launches import Launch, Recorder
@@ -134,6 +135,7 @@ def install(target: str = DEFAULT_TARGET) -> Emulation:
     install_cuda(chosen)
     install_mixed_precision()
     install_driver(chosen)
+    install_extensions()
     _install_compile()
     emulation = Emulation(chosen, machine, schedules)
     _installed.append(emulation)

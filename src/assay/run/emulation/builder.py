@@ -16,15 +16,11 @@ from . import libdevice
 from .errors import NeedsGpu
 from .formats import Array, converter, flush_subnormals, from_fp32, is_packed, numpy_dtype, to_fp32
 from .memory import Memory, view_at
+from .native import matmul, on_torch
 from .values import Handle
 
 _FP16_STEP = 16
 """Products that a half-precision matrix instruction adds before it rounds its accumulator."""
-
-
-def _on_torch(function: Any, data: Array) -> Array:
-    result: Array = function(torch.from_numpy(np.ascontiguousarray(data))).numpy()
-    return result
 
 
 class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
@@ -129,7 +125,7 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def create_erf(self, arg: Any) -> Handle:
         """Error function."""
-        return Handle(_on_torch(torch.erf, arg.data), arg.dtype.scalar)
+        return Handle(on_torch(torch.erf, arg.data), arg.dtype.scalar)
 
     # On an H200 these instructions take subnormal float32 numbers for zeros.
 
@@ -180,17 +176,18 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.dots[(name, str(input_precision).rpartition(".")[2].lower())] += 1
         result = d.dtype.scalar
         if result.is_int():
-            x, y = a.data.astype(np.int32), b.data.astype(np.int32)
-            return Handle((np.matmul(x, y) + d.data).astype(np.int32), result)
+            # Products of 8-bit integers are far from the 53 bits that float64 holds exactly.
+            exact = matmul(a.data.astype(np.float64), b.data.astype(np.float64))
+            return Handle((exact + d.data).astype(np.int64).astype(np.int32), result)
         if name == "fp64":
-            return Handle(np.matmul(a.data, b.data) + d.data, result)
+            return Handle(matmul(a.data, b.data) + d.data, result)
         x, y = to_fp32(a.data, name), to_fp32(b.data, name)
         if not result.is_fp16():
-            wide = np.matmul(x, y)
+            wide = matmul(x, y)
             return Handle((wide + d.data).astype(d.data.dtype), result)
         total = np.array(np.broadcast_to(d.data, (*x.shape[:-1], y.shape[-1])))
         for k in range(0, x.shape[-1], _FP16_STEP):
-            part = np.matmul(x[..., k : k + _FP16_STEP], y[..., k : k + _FP16_STEP, :])
+            part = matmul(x[..., k : k + _FP16_STEP], y[..., k : k + _FP16_STEP, :])
             total = (total.astype(np.float32) + part).astype(np.float16)
         return Handle(total, result)
 
@@ -211,7 +208,7 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         a = _scaled(lhs, lhs_scale, lhs_format, lhs_k_pack, k_axis=-1)
         b = _scaled(rhs, rhs_scale, rhs_format, rhs_k_pack, k_axis=-2)
         self.dots[("scaled", "ieee")] += 1
-        return Handle((np.matmul(a, b) + acc.data).astype(acc.data.dtype), acc.dtype.scalar)
+        return Handle((matmul(a, b) + acc.data).astype(acc.data.dtype), acc.dtype.scalar)
 
     # -- memory
 

@@ -231,7 +231,9 @@ def _answers(target: Target) -> dict[str, Any]:
     """Names in `torch.cuda` and what stands for them."""
     properties = device_properties(target)
     generator = torch.default_generator
-    state: list[Any] = [generator.get_state()]
+    # On a GPU the state is a seed and an offset, 8 bytes each.
+    numbers = torch.tensor([generator.initial_seed() & 0x7FFFFFFFFFFFFFFF, 0], dtype=torch.int64)
+    state: list[Any] = [numbers.view(torch.uint8)]
 
     def current_stream(device: Any = None) -> Stream:
         return _current[0]
@@ -300,8 +302,8 @@ def _answers(target: Target) -> dict[str, Any]:
         "seed": _always(None),
         "seed_all": _always(None),
         "initial_seed": lambda: generator.initial_seed(),
-        "get_rng_state": lambda device="cuda": state[0],
-        "get_rng_state_all": lambda: [state[0]],
+        "get_rng_state": lambda device="cuda": state[0].clone(),
+        "get_rng_state_all": lambda: [state[0].clone()],
         "set_rng_state": set_rng_state,
         "set_rng_state_all": lambda states: set_rng_state(states[0]),
         "default_generators": (generator,),
@@ -359,6 +361,8 @@ def install_cuda(target: Target) -> None:
                 setattr(submodule, name, value)
     torch.cuda._lazy_init = _refusal("an operation of the CUDA runtime")
     torch.cuda.cudart = _refusal("torch.cuda.cudart")
+    core: Any = torch._C
+    core._cuda_getCurrentRawStream = lambda index=0: int(_current[0].cuda_stream)
 
     nvtx = torch.cuda.nvtx
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):

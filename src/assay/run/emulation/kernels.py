@@ -152,8 +152,11 @@ class _Bound:
             return value.value, "constexpr"
         if isinstance(value, (tl.dtype, interpreter.InterpretedFunction, str)):
             return value, "constexpr"
-        if hasattr(value, "data_ptr"):
-            raise NeedsGpu(f"a kernel argument of type {type(value).__name__}")
+        if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
+            # Triton takes anything with an address; the address is legal once a tensor gave it.
+            pointer = self.machine.pointer_type(value.dtype, parameter.const)
+            address = np.array([value.data_ptr()], dtype=np.uint64)
+            return make(address, pointer), f"*{_short(pointer.element_ty)}"
         raise TypeError(f"failed to specialize argument of type: {type(value).__name__}")
 
     def _pointer(self, value: torch.Tensor, dtype: Any, parameter: _Parameter, index: int) -> tuple[Any, str]:

@@ -17,17 +17,13 @@ import torch
 
 from .errors import NeedsGpu
 from .formats import Array, converter, flush_subnormals
+from .native import on_torch
 
 _Function = Callable[..., Any]
 
 
 def _torch(function: Any) -> _Function:
-    def on_arrays(*args: Array) -> Array:
-        tensors = [torch.from_numpy(np.ascontiguousarray(a, dtype=np.float64)) for a in args]
-        result: Array = function(*tensors).numpy()
-        return result
-
-    return on_arrays
+    return lambda *args: on_torch(function, *(a.astype(np.float64) for a in args))
 
 
 def _each(function: Callable[..., float]) -> _Function:

@@ -43,7 +43,7 @@ class AccessFault:
     line: int
     """Source line of the access."""
     kind: str
-    """``read``, ``write`` or ``atomic``."""
+    """``read``, ``write``, ``atomic``, or ``misaligned`` for an address no GPU accepts for its type."""
     distance: int
     """Bytes from the nearest legal byte: negative before a buffer's start, positive past its end."""
     argument: int | None
@@ -129,15 +129,20 @@ class Memory:
             start = storage.data_ptr()
             self._taken[start] = (start + storage.nbytes(), _weak(storage))
 
-    def begin(self, kernel: str, launch: int, buffers: list[Buffer]) -> None:
-        """A launch starts: from now on `buffers` may be touched."""
-        self.kernel, self.launch = kernel, launch
+    def taken(self) -> list[Buffer]:
+        """The storages whose address the candidate took and that still live."""
+        buffers = []
         for start, (end, alive) in list(self._taken.items()):
             if alive.expired():
                 del self._taken[start]
             else:
                 buffers.append(Buffer(*self._extents.get(start, (start, end))))
-        self._buffers = buffers
+        return buffers
+
+    def begin(self, kernel: str, launch: int, buffers: list[Buffer]) -> None:
+        """A launch starts: from now on `buffers` may be touched."""
+        self.kernel, self.launch = kernel, launch
+        self._buffers = buffers + self.taken()
 
     # -- checking
 
@@ -191,6 +196,11 @@ class Memory:
                 legal |= (pointers >= np.uint64(buffer.start)) & (pointers <= np.uint64(buffer.end - size))
         outside = ~legal if mask is None else mask & ~legal
         if not outside.any():
+            crooked = (pointers & np.uint64(size - 1)) != 0
+            if mask is not None:
+                crooked &= mask
+            if crooked.any():
+                self._record(pointers[crooked], size, "misaligned")
             return None
         self._record(pointers[outside], size, kind)
         return outside

@@ -1,0 +1,111 @@
+"""Ways to bring kernels into torch that name CUDA: custom operators and C++ extensions."""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .errors import NeedsGpu
+
+_EXTENSION = "torch.utils.cpp_extension"
+
+
+def _device_types(given: Any) -> Any:
+    """Device types of a registration with ``cpu`` for ``cuda``."""
+    if given is None:
+        return None
+    names = [given] if isinstance(given, str) else list(given)
+    return ["cpu" if name == "cuda" else name for name in names]
+
+
+def _install_operators() -> None:
+    library: Any = torch.library
+    original = library.custom_op
+
+    @functools.wraps(original)
+    def custom_op(name: str, fn: Any = None, /, *, device_types: Any = None, **kwargs: Any) -> Any:
+        return original(name, fn, device_types=_device_types(device_types), **kwargs)
+
+    library.custom_op = custom_op
+
+    register = library.register_kernel
+
+    @functools.wraps(register)
+    def register_kernel(op: Any, device_types: Any, func: Any = None, /, **kwargs: Any) -> Any:
+        return register(op, _device_types(device_types), func, **kwargs)
+
+    library.register_kernel = register_kernel
+
+    implement = library.Library.impl
+
+    @functools.wraps(implement)
+    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **kwargs: Any) -> Any:
+        return implement(self, op_name, fn, "CPU" if dispatch_key == "CUDA" else dispatch_key, **kwargs)
+
+    library.Library.impl = impl
+    # Outside tracing these hand back the kernel; with a kernel that is not compiled they would refuse it.
+    library.wrap_triton = lambda kernel: kernel
+
+
+def _refuse_cuda(module: Any) -> None:
+    """Make building a CUDA extension say what it needs."""
+    load_inline, load = module.load_inline, module.load
+
+    @functools.wraps(load_inline)
+    def checked_inline(
+        name: str, cpp_sources: Any, cuda_sources: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        if cuda_sources or kwargs.get("with_cuda"):
+            raise NeedsGpu("torch.utils.cpp_extension.load_inline", "its CUDA sources cannot run here")
+        return load_inline(name, cpp_sources, cuda_sources, *args, **kwargs)
+
+    @functools.wraps(load)
+    def checked_load(name: str, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        files = [sources] if isinstance(sources, str) else list(sources)
+        if kwargs.get("with_cuda") or any(str(f).endswith((".cu", ".cuh")) for f in files):
+            raise NeedsGpu("torch.utils.cpp_extension.load", "its CUDA sources cannot run here")
+        return load(name, sources, *args, **kwargs)
+
+    module.load_inline, module.load = checked_inline, checked_load
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Changes the extension module when it is first imported; importing it early costs a quarter second."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Its ordinary spec, with a loader that changes the module afterwards."""
+        if fullname != _EXTENSION:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute: Callable[[ModuleType], None] = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _refuse_cuda(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def install_extensions() -> None:
+    """Make operators for CUDA run on CPU tensors, and CUDA extensions say that they need a GPU."""
+    _install_operators()
+    if _EXTENSION in sys.modules:
+        _refuse_cuda(sys.modules[_EXTENSION])
+    else:
+        sys.meta_path.insert(0, _AfterImport())
+    guards: Any = torch._C._dynamo.guards
+    guards._empty_strided_cuda = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
