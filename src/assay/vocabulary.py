@@ -83,6 +83,7 @@ class Reason(StrEnum):
     DEPENDS_ON_HISTORY = "depends_on_history"
     STALE_RESULT = "stale_result"
     DEPENDS_ON_ADDRESS = "depends_on_address"
+    STREAM_RACE = "stream_race"
     # memory
     ALIASES_INPUT = "aliases_input"
     ALIASES_EARLIER_OUTPUT = "aliases_earlier_output"

@@ -19,6 +19,7 @@ from assay.gates.resources import Resources
 from assay.gates.schedules import Schedules
 from assay.gates.shapes import Shapes
 from assay.gates.statelessness import Statelessness
+from assay.gates.streams import Streams
 from assay.gates.values import Values
 
 BATTERY: tuple[Gate, ...] = (
@@ -35,6 +36,7 @@ BATTERY: tuple[Gate, ...] = (
     Bounds(),
     Initialization(),
     Schedules(),
+    Streams(),
     Integrity(),
     Provenance(),
     Faults(),

@@ -39,6 +39,7 @@ class _State:
         self.device = "cpu"
         self.emulation: Any = None
         self.compiler: Any = None
+        self.on_device: Any = None
         self.module: Any = None
         self.entry: Callable[..., Any] | None = None
         self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
@@ -102,6 +103,9 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
     else:
         state.device = "cuda"
         torch.cuda.init()
+        from assay.run import on_device
+
+        state.on_device = on_device.install()
     state.watched = integrity.snapshot()
     path = os.path.join(os.getcwd(), "candidate.py")
     with open(path, "w", encoding="utf-8") as file:
@@ -223,6 +227,9 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         state.emulation.memory.poison = 0x00 if header.get("poison") == "zero" else 0xFF
     if state.compiler is not None:
         state.compiler.reset()
+    if state.on_device is not None:
+        state.on_device.reset()
+        state.on_device.forced = header.get("config")
     phase = "construct"
     calls: list[dict[str, Any]] = []
     chunks: list[memoryview] = []
@@ -245,6 +252,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         previous: list[torch.Tensor] = []
         places: list[dict[str, Any]] = []
         models = {0: (model, header["key"])}
+        staged: list[torch.Tensor] = []
+        busy = state.device != "cpu" and "stream" in (header.get("conditions") or {})
         cotangents: list[torch.Tensor] = []
         if header.get("cotangents"):
             cotangents, _ = codec.unpack_tensors(header["cotangents"], memoryview(frame.payload))
@@ -254,8 +263,9 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                 places = call["places"]
                 previous = [arena.tensor(place) for place in places]
             elif call["storage"] == "overwrite":
-                for target, place in zip(previous, call["places"], strict=True):
-                    target.copy_(arena.tensor(place))
+                staged = [arena.tensor(place) for place in call["places"]]
+                if not busy:
+                    _overwrite(previous, staged)
             elif call["storage"] == "reused":
                 for target, place in zip(previous, call["places"], strict=True):
                     target.copy_(arena.tensor(place))
@@ -271,7 +281,10 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             tools.before_call()
             started = time.perf_counter()
             with tools:
-                outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
+                if busy and call["storage"] == "overwrite":
+                    outputs, gradients = _behind_busy_stream(model, args, kwargs, previous, staged), None
+                else:
+                    outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
             if state.device != "cpu":
                 torch.cuda.synchronize()
             seconds = time.perf_counter() - started
@@ -313,6 +326,24 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks
+
+
+def _overwrite(targets: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value)
+
+
+def _behind_busy_stream(model: Any, args: Any, kwargs: Any, inputs: list[torch.Tensor],
+                        staged: list[torch.Tensor]) -> Any:
+    """One call behind a busy stream; the outputs as they were on that stream."""
+    from assay.run.on_device import behind_busy_stream
+
+    def call() -> Any:
+        with torch.no_grad():
+            return model(*args, **kwargs)
+
+    outputs, copies = behind_busy_stream(lambda: _overwrite(inputs, staged), call, lambda o: codec.flatten(o)[1])
+    return codec.unflatten(codec.flatten(outputs)[0], copies)
 
 
 def _instance_for(state: _State, models: dict[int, tuple[Any, str]], call: dict[str, Any], header: dict[str, Any],
@@ -389,6 +420,8 @@ def _facts(state: _State) -> dict[str, Any]:
                                                     signal.default_int_handler)],
         "traced": sys.gettrace() is not None or sys.getprofile() is not None,
     }
+    if state.on_device is not None:
+        facts.update(state.on_device.facts())
     if state.compiler is not None:
         facts["compiled"] = state.compiler.facts()
     if state.emulation is not None:

@@ -1,0 +1,118 @@
+"""On a real GPU: which Triton kernels were launched, forced configurations, and calls behind a busy stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+BUSY_CYCLES = 60_000_000
+"""Clock cycles of the sleep queued ahead of a call: about 30 ms at 2 GHz."""
+KEPT = 1000
+
+
+@dataclass
+class DeviceLaunch:
+    """One launch of a Triton kernel."""
+
+    kernel: str
+    """Name of the kernel function."""
+    grid: tuple[int, ...]
+    """Programs along x, y, z; empty where the grid is a function."""
+    completed: bool = False
+    """Whether the launch was accepted; later errors surface at the next synchronisation."""
+    error: str | None = None
+    """Type and text of the error of the launch."""
+
+
+class OnDevice:
+    """What a worker on a real GPU records."""
+
+    def __init__(self) -> None:
+        self.launches: deque[DeviceLaunch] = deque(maxlen=KEPT)
+        self.total = 0
+        self.forced: int | None = None
+        self.tuners: dict[str, int] = {}
+
+    def reset(self) -> None:
+        """Forget the launches."""
+        self.launches.clear()
+        self.total = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Launches and configurations as JSON data."""
+        return {
+            "launches": [{"kernel": x.kernel, "grid": list(x.grid), "completed": x.completed, "error": x.error}
+                         for x in list(self.launches)[:100]],
+            "launch_count": self.total, "configs": dict(sorted(self.tuners.items())),
+        }
+
+
+def install() -> OnDevice:
+    """Record launches in this process from now on; at once nothing where Triton is missing."""
+    recorder = OnDevice()
+    try:
+        from triton.runtime.autotuner import Autotuner
+        from triton.runtime.jit import JITFunction
+    except ImportError:
+        return recorder
+    launch, tune = JITFunction.run, Autotuner.run
+    make = Autotuner.__init__
+
+    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+        programs = tuple(int(n) for n in grid) if isinstance(grid, tuple | list) else ()
+        seen = DeviceLaunch(getattr(self.fn, "__name__", "kernel"), programs)
+        recorder.launches.append(seen)
+        recorder.total += 1
+        try:
+            result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+        except Exception as error:
+            seen.error = f"{type(error).__name__}: {error}"[:300]
+            raise
+        seen.completed = True
+        return result
+
+    def created(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        recorder.tuners[self.base_fn.__name__] = len(self.configs)
+
+    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if recorder.forced is None:
+            return tune(self, *args, **kwargs)
+        every = self.configs
+        legal = self.prune_configs(kwargs) if self.early_config_prune or self.perf_model else every
+        try:
+            self.configs = [legal[recorder.forced % len(legal)]]
+            return tune(self, *args, **kwargs)
+        finally:
+            self.configs = every
+
+    JITFunction.run = run
+    Autotuner.__init__ = created
+    Autotuner.run = tuned
+    return recorder
+
+
+def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],
+                       leaves: Callable[[Any], list[torch.Tensor]]) -> tuple[Any, list[torch.Tensor]]:
+    """Queue a long sleep and an update of the inputs on a stream, call on it, and copy the outputs there.
+
+    Only that stream is waited for. A call that works on another stream reads inputs before they are written,
+    or its outputs are copied before they exist.
+
+    Returns: what the call returned, and copies of its tensors made on the stream.
+    """
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(BUSY_CYCLES)
+        update()
+        outputs = call()
+        copies = [t.detach().clone() for t in leaves(outputs)]
+    stream.synchronize()
+    return outputs, copies
