@@ -5,6 +5,7 @@
 
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for
 from assay.oracle.compare import Comparison, Reason, compare
+from assay.oracle.dominant import contributions, with_dominant
 from assay.oracle.evaluate import RUNS, evaluate
 from assay.oracle.fingerprint import Fingerprint, ModeTruth, alternatives, attribute, fingerprint
 from assay.oracle.truth import LAMBDA, ErrorText, Evaluation, IndexTruth, LeafTruth, Parts
@@ -27,9 +28,11 @@ __all__ = [
     "arithmetic_for",
     "attribute",
     "compare",
+    "contributions",
     "cotangents",
     "evaluate",
     "evaluate_vjp",
     "fingerprint",
     "gradient_names",
+    "with_dominant",
 ]

@@ -72,8 +72,8 @@ class Arithmetic:
     matmul: str = "ieee"
     """`ieee`, or `tf32`: operands of products are rounded to TF32."""
     storage: str | None = None
-    """Format in which results of the reference's own operations may be stored before the next one reads them; None
-    keeps them in the accumulation format."""
+    """Format in which results of the reference's own operations may be stored before the next one reads
+    them; None keeps them in the accumulation format."""
     fast_math: bool = False
     """Hardware approximations of division, roots and elementary functions are allowed."""
 
@@ -111,9 +111,9 @@ class Arithmetic:
 def arithmetic_for(dtype: torch.dtype, *, matmul: str = "ieee", fast_math: bool = False) -> Arithmetic:
     """Default arithmetic of a task whose floating tensors are of `dtype`.
 
-    float64 accumulates in fp64, all others in fp32. bf16 and fp16 tasks also round the operands of products to
-    their own dtype, as every tensor-core kernel does, and may store in it what one operation of the reference
-    hands to the next, as a chain of separate kernels does.
+    float64 accumulates in fp64, all others in fp32. bf16 and fp16 tasks also round the operands of products
+    to their own dtype, as every tensor-core kernel does, and may store in it what one operation of the
+    reference hands to the next, as a chain of separate kernels does.
     """
     name = FORMAT.get(dtype, "fp32")
     return Arithmetic(

@@ -60,8 +60,9 @@ class Comparison:
 def compare(truth: LeafTruth, actual: torch.Tensor) -> Comparison:
     """Compare `actual`, of the truth's shape, with `truth`.
 
-    NaN equals NaN, infinities must agree in sign, complex values are compared as pairs, and undecided elements
-    never count. Dtypes are not compared: `actual` is widened. Raises ValueError if the shape differs.
+    NaN equals NaN, infinities must agree in sign, complex values are compared as pairs, and undecided
+    elements never count. Dtypes are not compared: `actual` is widened. Raises ValueError if the shape
+    differs.
     """
     n = truth.y.numel()
     if truth.kind == "none":

@@ -282,7 +282,7 @@ def _as_tensor(value: Any) -> torch.Tensor | None:
 
 
 def _versions(replay: Replay, value: torch.Tensor) -> torch.Tensor | None:
-    """Perturbed versions of an output, without the rounding of a last cast, which the output dtype accounts for."""
+    """Perturbed versions of an output, without a last cast, which the output dtype accounts for."""
     found = replay.table.get(value.untyped_storage()._cdata)
     if found is not None and found.unrounded is not None and value.numel() == found.unrounded.numel():
         before = found.unrounded
@@ -374,7 +374,8 @@ def _leaf_truth(
     if deviation is None:
         return _empty(native)
     value, y = _as_tensor(native), _as_tensor(leaf.value)
-    assert value is not None and y is not None
+    assert value is not None
+    assert y is not None
     value = value.detach().resolve_conj().resolve_neg()
     y = y.detach().resolve_conj().resolve_neg()
     if is_real_or_complex(y.dtype):
@@ -413,14 +414,15 @@ def _leaf_truth(
 
 
 def _jumps(narrow: _Deviation, wide: _Deviation, lam: float) -> torch.Tensor:
-    """Where a result does not follow its perturbation in proportion, as a branch or a rounding to integer does.
+    """Where a result does not follow its perturbation in proportion, as at a branch or a floor.
 
     Deviations are already divided by their gain, so a smooth result has equal spreads in both passes. A jump
     shows only in the wide pass; or in few of the runs; or in half of them in both passes, and then relatively
     less in the wide one, while most of the other elements spread far less.
     """
     near, far = narrow.spread, wide.spread
-    jump = far > lam * (near + POOLED * pool(near))
+    # A result that responds with the square of the perturbation reaches λ times its spread, and is smooth.
+    jump = far > lam**2 * (near + POOLED * pool(near))
     if near.numel():
         jump = jump | ((far < 0.3 * near) & (near > 30.0 * near.median()))
     if narrow.sizes:

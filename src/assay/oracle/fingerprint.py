@@ -1,8 +1,8 @@
 """Which arithmetic a candidate really used: its residual against what each lower precision would leave.
 
-`alternatives` runs in the reference worker and needs no candidate: for each mode coarser than the declared one
-it gives the spread that mode's rounding causes and, where the mode is a deterministic rounding of operands,
-the error it predicts element by element. `attribute` is pure and runs in the judge.
+`alternatives` runs in the reference worker and needs no candidate: for each mode coarser than the declared
+one it gives the spread that mode's rounding causes and, where the mode is a deterministic rounding of
+operands, the error it predicts element by element. `attribute` is pure and runs in the judge.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Fingerprint:
     mode: str | None
     """`declared`, one of the modes, or None where no mode explains the residual."""
     recognised: bool
-    """Whether the residual follows the mode's prediction element by element (always for `declared`). Otherwise the
-    mode would merely allow an error of that size, which a fault of the same size also has."""
+    """Whether the residual follows the mode's prediction element by element (always for `declared`).
+    Otherwise the mode would merely allow an error of that size, which a fault of the same size also has."""
     also: tuple[str, ...]
     """Other modes that explain it as well."""
     ratios: dict[str, float]
@@ -259,6 +259,8 @@ def attribute(
             explains.append((-correlation[mode.mode], mode.mode))
         elif worst <= 1.0 and not structured:
             explains.append((0.0, mode.mode))
+    best: str | None
+    also: tuple[str, ...]
     if declared <= 1.0:
         best, recognised, also = "declared", True, ()
     elif explains:
@@ -308,7 +310,7 @@ def _largest(values: torch.Tensor) -> float:
 
 
 def _bits(evaluation: Evaluation, pairs: Sequence[_Pair]) -> float:
-    """-log2 of the unit roundoff that scales the declared spread to the residual, output rounding set aside."""
+    """-log2 of the unit roundoff that scales the declared spread to the residual beyond output rounding."""
     declared = -math.log2(evaluation.arithmetic.unit)
     left = right = 0.0
     for _, truth, residual in pairs:

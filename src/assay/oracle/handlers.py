@@ -357,12 +357,10 @@ def copy_into(replay: Replay, target: torch.Tensor, value: torch.Tensor) -> None
         found.unrounded = None
         found.stored = None
     stack = replay.stack(value)
-    if stack is not None and not (
-        target.dtype == value.dtype or target.dtype in (torch.float64, torch.complex128)
-    ):
-        if is_real_or_complex(target.dtype):
-            replay.unmodelled.add("write of rounded values into a constant of lower precision")
-            stack = None
+    wide = target.dtype in (torch.float64, torch.complex128) or target.dtype == value.dtype
+    if stack is not None and not wide and is_real_or_complex(target.dtype):
+        replay.unmodelled.add("write of rounded values into a constant of lower precision")
+        stack = None
     if stack is None and not replay.has_stack(target):
         target.copy_(value)
         return
@@ -455,7 +453,11 @@ def _same_in_all(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
         if stack is None:
             continue
         for version in stack:
-            other = func(*map_tensors(tuple(args), lambda v, t=t, w=version: w if v is t else v), **kwargs)
+
+            def swap(v: torch.Tensor, t: torch.Tensor = t, version: torch.Tensor = version) -> torch.Tensor:
+                return version if v is t else v
+
+            other = func(*(map_tensors(a, swap) for a in args), **kwargs)
             if other.shape != out.shape or not torch.equal(other, out):
                 raise NeedsSerial(f"{func} selects by rounded values")
     return out
@@ -480,7 +482,7 @@ def _to_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def narrowed(replay: Replay, out: torch.Tensor, target: torch.dtype) -> torch.Tensor:
-    """Fresh wide tensor `out` after a cast to `target`: its nominal dtype, and the rounding error of the cast."""
+    """Fresh wide tensor `out` after a cast to `target`: nominal dtype and rounding error of the cast."""
     name = FORMAT.get(target)
     if name is None or UNIT[name] <= replay.unit:
         rounded = out

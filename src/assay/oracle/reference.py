@@ -69,11 +69,15 @@ def copied_module(module: Reference, replay: Replay | None) -> Reference:
     return own
 
 
+def _cuda_in_use() -> bool:
+    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
 @contextlib.contextmanager
 def quiet_state() -> Iterator[None]:
     """IEEE products and deterministic algorithms inside; every global flag and generator restored after."""
     cpu = torch.random.get_rng_state()
-    gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    gpu = torch.cuda.get_rng_state_all() if _cuda_in_use() else []
     matmul = torch.backends.cuda.matmul
     saved: list[tuple[Any, str, Any]] = []
     wanted: Sequence[tuple[Any, str, Any]] = (
@@ -110,7 +114,7 @@ def quiet_state() -> Iterator[None]:
 def same_random_stream() -> Iterator[None]:
     """Generators are put back after the block, so that the next run draws the same numbers."""
     cpu = torch.random.get_rng_state()
-    gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    gpu = torch.cuda.get_rng_state_all() if _cuda_in_use() else []
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ from assay.oracle.noise import WINDOW, Noise
 Rule = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any]], Any]
 """Executes one operator: (replay, overload, args, kwargs) -> what the operator returns."""
 Batched = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any], Any], Any]
-"""Executes one operator on stacks: (replay, overload, args, kwargs, exact output) -> stacked output or None."""
+"""Executes one operator on stacks: (replay, overload, args, kwargs, exact output) -> stacks, or None."""
 
 RULES: dict[str, Rule] = {}
 """Rounding model by operator name, e.g. `aten::sum`."""
@@ -77,7 +77,7 @@ class Record:
     __slots__ = ("nominal", "ranking", "ref", "stack", "stored", "unrounded")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
-        self.ref = StorageWeakRef(storage)
+        self.ref: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         self.stack: torch.Tensor | None = None
         self.nominal: torch.dtype | None = None
         self.ranking: Ranking | None = None
@@ -114,7 +114,7 @@ def _is_narrow(t: torch.Tensor) -> bool:
     return is_real_or_complex(t.dtype) and t.dtype not in (torch.float64, torch.complex128)
 
 
-class Replay(TorchDispatchMode):
+class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs whatever is called under it in float64, with `runs` perturbed versions alongside."""
 
     def __init__(
@@ -133,12 +133,12 @@ class Replay(TorchDispatchMode):
         """Set up one pass.
 
         `gain` enlarges every perturbation; deviations are to be divided by it. `serial` perturbs the run
-        itself instead of keeping stacks. `rounded` names a format (see `round_to`) to which operands of products
-        are really rounded, for predictions. `grid` looks for linear operations whose result is exactly representable in any order
-        and leaves those unperturbed. `only` names operators: run i then perturbs only operator
-        `only[i % len(only)]`.
+        itself instead of keeping stacks. `rounded` names a format (see `round_to`) to which operands of
+        products are really rounded, for predictions. `grid` looks for linear operations whose result is
+        exactly representable in any order and leaves those unperturbed. `only` names operators: run i then
+        perturbs only operator `only[i % len(only)]`.
         """
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.arithmetic = arithmetic
         self.unit = arithmetic.unit
         self.runs = 0 if serial else runs
@@ -194,7 +194,7 @@ class Replay(TorchDispatchMode):
             yield
 
     def stored(self, t: torch.Tensor) -> torch.Tensor:
-        """Result `t` of one operator of the reference after a store in the task's narrow dtype, if it has one."""
+        """Result `t` of one operator of the reference, after a store in the task's narrow dtype if any."""
         name = self.arithmetic.storage
         if name is None or not is_real_or_complex(t.dtype) or FORMAT.get(self.nominal(t)) != name:
             return t
@@ -430,14 +430,14 @@ class Replay(TorchDispatchMode):
         return out
 
     def absolute(self, out: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        """Perturb `out` by u · scale, `scale` (float64, broadcastable to out) being absolute; returns `out`."""
+        """Perturb `out` by u · scale (float64, broadcastable to out), an absolute size; returns `out`."""
         if (not self.runs and not self.serial) or out.numel() == 0:
             return out
         scale = torch.nan_to_num(scale, nan=0.0, posinf=0.0, neginf=0.0) * (self.unit * self.gain)
         return self.shift(out, scale)
 
     def shift(self, out: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
-        """Perturb `out` by normal values of finite standard deviation `deviation` (already times the gain)."""
+        """Perturb `out` by normal values of standard deviation `deviation`, gain included."""
         if (not self.runs and not self.serial) or out.numel() == 0:
             return out
         self.perturbed.add(self.current)

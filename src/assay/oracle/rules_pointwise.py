@@ -33,11 +33,12 @@ LINEAR = {"add", "sub", "rsub", "mul", "square"}
 """Operators whose result is independent of the algorithm when it is representable."""
 
 POOLED_SCALE = frozenset({"log", "log2", "log10", "erf", "erfc", "atanh", "logit", "erfinv", "sinc"})
-"""Functions that legal kernels compute with an error relative to the tensor's scale where the result is small."""
+"""Functions that legal kernels compute with an error relative to the tensor's scale where the result is
+small."""
 
 UNIT_SCALE = frozenset({"tanh", "expm1", "log1p", "sinh", "asinh"})
-"""Functions that kernel languages lack, so that legal kernels go through exp(x) and log(1 + x): the error is that
-of numbers near 1, however small the result."""
+"""Functions that kernel languages lack, so that legal kernels go through exp(x) and log(1 + x): the error is
+that of numbers near 1, however small the result."""
 
 EXPONENTIAL = frozenset({"expm1", "sinh", "cosh"})
 """Functions whose large results carry the argument error of an exponential."""
@@ -237,10 +238,10 @@ RULES["prims::erf_inv"] = _function
 _SPECIAL = """
 i0 special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
-special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0 special_airy_ai
-special_erfcx special_ndtri special_zeta special_chebyshev_polynomial_t special_chebyshev_polynomial_u
-special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
-special_legendre_polynomial_p polygamma mvlgamma igamma igammac special_log_ndtr
+special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+special_airy_ai special_erfcx special_ndtri special_zeta special_chebyshev_polynomial_t
+special_chebyshev_polynomial_u special_hermite_polynomial_h special_hermite_polynomial_he
+special_laguerre_polynomial_l special_legendre_polynomial_p polygamma mvlgamma igamma igammac special_log_ndtr
 """
 for _name in _SPECIAL.split():
     RULES[f"aten::{_name}"] = _special

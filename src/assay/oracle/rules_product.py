@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
-from assay.oracle.rules_reduce import CORRELATED, GRAIN, grid_step, repetition, softmax
+from assay.oracle.rules_reduce import CORRELATED, GRAIN, grid_step, repetition
 
 CHUNKS = 16
 """Pieces of the inner dimension whose partial sums are followed."""
@@ -34,8 +34,8 @@ def _scale(
     """sqrt(Σ s_j²) over the partial sums of a product; shape of `total`.
 
     `product(lo, hi)` is the part over inner indices lo to hi, each of which stands for `per_index` terms;
-    `squares()` is Σ a²b² over all. `lanes` are the parts over interleaved inner indices, where known: an order
-    that sums each of them first may meet larger partial sums than any contiguous one.
+    `squares()` is Σ a²b² over all. `lanes` are the parts over interleaved inner indices, where known: an
+    order that sums each of them first may meet larger partial sums than any contiguous one.
     """
     length = max(1, math.ceil(inner / CHUNKS))
     if length * per_index < CHUNKS:
@@ -160,7 +160,8 @@ def _batched_matmul(
             return torch.matmul(left, b)
         if left is None and right is not None:
             return torch.matmul(a, right)
-        assert left is not None and right is not None
+        assert left is not None
+        assert right is not None
         return torch.bmm(left, right)
     if name == "bmm":
         return torch.matmul(a if left is None else left, b if right is None else right)
@@ -215,7 +216,7 @@ def _batched_convolution(
     if stack is None or replay.has_stack(weight):
         return None
     folded = stack.reshape(stack.shape[0] * stack.shape[1], *stack.shape[2:])
-    result = func(folded, weight, None, *args[3:])
+    result: torch.Tensor = func(folded, weight, None, *args[3:])
     return result.view(stack.shape[0], -1, *result.shape[1:])
 
 
@@ -231,8 +232,8 @@ def attention(
 ) -> torch.Tensor:
     """Attention in its mathematical form, scores scaled after the product.
 
-    query (..., L, E), key (..., S, E), value (..., S, Ev), mask broadcastable to (..., L, S), boolean (True takes
-    part) or added. Returns the output (..., L, Ev).
+    query (..., L, E), key (..., S, E), value (..., S, Ev); mask broadcastable to (..., L, S), boolean (True
+    takes part) or added. Returns the output (..., L, Ev).
     """
     if grouped:
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
@@ -249,7 +250,7 @@ def attention(
             empty = mask.logical_not().all(-1, keepdim=True)
         else:
             scores = scores + mask
-    weights = softmax(scores, -1, log=False)
+    weights = torch.softmax(scores, -1) if scores.numel() else scores
     if empty is not None:
         # torch gives rows that are masked out entirely the value 0, not NaN.
         weights = weights.masked_fill(empty, 0.0)

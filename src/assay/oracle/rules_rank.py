@@ -1,6 +1,7 @@
-"""Operators that choose: argmax, sort, topk and their kin. They round nothing, but near-ties may change the choice.
+"""Operators that choose: argmax, sort, topk and their kin.
 
-The index tensors they return carry a `Ranking`, so that an index output can be judged by its keys.
+They round nothing, but near-ties may change the choice. The index tensors they return carry a `Ranking`, so
+that an index output can be judged by its keys.
 """
 
 from __future__ import annotations

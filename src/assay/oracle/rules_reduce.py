@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from assay.oracle.arithmetic import is_real_or_complex, round_to
-from assay.oracle.replay import BATCHED, EXACT, RULES, Replay, nominal_unit, product_of, tensors_in
+from assay.oracle.arithmetic import is_real_or_complex
+from assay.oracle.replay import BATCHED, EXACT, RULES, Replay, product_of, tensors_in
 
 LANES = (4, 32)
 """Numbers of interleaved accumulators whose orders are considered."""
@@ -44,11 +44,12 @@ def rows_of(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
 
 
 def partial_sums(x: torch.Tensor, unit: float) -> torch.Tensor:
-    """Error scale of summing real or complex `x` (..., n) along its last dimension, in units of u: shape (...).
+    """Error scale of summing real or complex `x` (..., n) along its last dimension, in units of u.
 
-    sqrt(Σ s_j²) in the worst of the orders, the first partial sum being an element of x and so exact. Two things
-    break the assumption of independent roundings, and are added where they occur: repeated values, whose
-    roundings all fall to one side, and terms too small to change the sum, which are lost with their sign.
+    sqrt(Σ s_j²) in the worst of the orders, shape (...); the first partial sum is an element of x and so
+    exact. Two things break the assumption of independent roundings, and are added where they occur: repeated
+    values, whose roundings all fall to one side, and terms too small to change the sum, which are lost with
+    their sign.
     """
     if x.is_complex():
         return torch.hypot(partial_sums(x.real, unit), partial_sums(x.imag, unit))
@@ -107,7 +108,7 @@ def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
 
 
 def grid_sum(replay: Replay, terms: torch.Tensor, dims: list[int]) -> bool:
-    """Whether summing `terms` is exact in any order: all are multiples of one power of two, and small enough."""
+    """Whether summing `terms` is exact in any order: small multiples of one power of two."""
     return small_integers(terms.abs().sum(dims) if dims else terms.abs(), terms, replay.unit)
 
 
@@ -190,7 +191,7 @@ def _without_narrow_dtype(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """var, std, var_mean and std_mean as the two-pass algorithm, with the mean's error of a running update."""
+    """var, std and their _mean forms: the two-pass algorithm, with the mean's error of a running update."""
     args = replay.widen(args)
     name = str(func._schema.name).split("::")[1]
     replay.ops[name] += 1
@@ -335,6 +336,24 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
         return softmax(x, args[1], "log" in name, scaled)
 
 
+def _softmax_backward(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """out · (grad - Σ grad·out), the sum with an error of its own.
+
+    Where one weight is 1 the difference cancels exactly in these steps; a fused attention backward takes the
+    sum from the output instead, so that its error and that of grad are independent.
+    """
+    args = replay.widen(args)
+    replay.ops["_softmax_backward_data"] += 1
+    grad, out, dim = args[0], args[1], args[2]
+    with replay.inside():
+        inner = torch.sum(grad * out, dim, keepdim=True)
+    replay.current = "_softmax_backward_data"
+    if replay.runs or replay.serial:
+        replay.absolute(inner, (grad * out).square().sum(dim, keepdim=True).sqrt() + inner.abs())
+    with replay.inside():
+        return out * (grad - inner)
+
+
 def _sum_to(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prims.sum and its kin: no keepdim, dtype last."""
     name = str(func._schema.name).split("::")[1]
@@ -397,6 +416,7 @@ for _space in ("aten", "prims"):
         RULES[f"{_space}::{_name}"] = _variance
 RULES["aten::sum"] = _sum
 RULES["aten::nansum"] = _sum
+RULES["aten::_softmax_backward_data"] = _softmax_backward
 RULES["aten::mean"] = _mean
 RULES["aten::prod"] = _product
 RULES["aten::cumsum"] = _cumsum

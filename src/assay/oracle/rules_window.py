@@ -46,7 +46,7 @@ def _linear(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _bins(out: torch.Tensor, squares: torch.Tensor, terms: torch.Tensor) -> torch.Tensor:
-    """Error scale of sums `out` of `terms` numbers whose squares sum to `squares`; 0 where nothing was added."""
+    """Error scale of sums `out` of `terms` numbers with squares summing to `squares`; 0 for one term."""
     scale = (terms / 3.0 * out.abs().square() + terms / 2.0 * squares.abs()).sqrt()
     return torch.where(terms > 1, scale, torch.zeros_like(scale))
 
@@ -154,7 +154,7 @@ def _folded(spatial: int) -> Any:
         result = func(stack.flatten(0, 1), *args[1:], **kwargs)
 
         def split(t: torch.Tensor) -> torch.Tensor:
-            return t.unflatten(0, (replay.runs, x.shape[0]))
+            return t.reshape(replay.runs, x.shape[0], *t.shape[1:])
 
         return split(result) if isinstance(result, torch.Tensor) else [split(t) for t in result]
 
@@ -164,11 +164,12 @@ def _folded(spatial: int) -> Any:
 RULES["aten::avg_pool2d"] = _average_pool
 RULES["aten::avg_pool3d"] = _average_pool
 _LINEAR = """
-avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool2d
-_adaptive_avg_pool3d_backward upsample_bilinear2d_backward upsample_linear1d_backward upsample_nearest1d_backward
-upsample_nearest2d_backward upsample_nearest3d_backward upsample_bicubic2d_backward upsample_trilinear3d_backward
-_upsample_bilinear2d_aa _upsample_bicubic2d_aa max_pool2d_with_indices_backward max_pool3d_with_indices_backward
-adaptive_max_pool2d_backward adaptive_max_pool3d_backward unfold_backward index_select_backward
+avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+_adaptive_avg_pool2d _adaptive_avg_pool3d_backward upsample_bilinear2d_backward upsample_linear1d_backward
+upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+upsample_bicubic2d_backward upsample_trilinear3d_backward _upsample_bilinear2d_aa _upsample_bicubic2d_aa
+max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward
+adaptive_max_pool3d_backward unfold_backward index_select_backward
 """
 for _name in _LINEAR.split():
     RULES[f"aten::{_name}"] = _linear

@@ -85,8 +85,8 @@ class LeafTruth:
     y: torch.Tensor
     """Result of the replay: float64, complex128, or exact integers and booleans."""
     spread: torch.Tensor
-    """b, float64: root mean square deviation over the perturbed runs. Complex leaves carry a last dimension of 2
-    (real, imaginary) here and in `pooled` and `tolerance`."""
+    """b, float64: root mean square deviation over the perturbed runs. Complex leaves carry a last dimension
+    of 2 (real, imaginary) here and in `pooled` and `tolerance`."""
     pooled: torch.Tensor
     """rms of b over the smallest natural pool of each element, broadcastable to `spread`."""
     decided: torch.Tensor
@@ -150,10 +150,16 @@ class LeafTruth:
         truth = None
         if index is not None:
             truth = IndexTruth(
-                **{name: tensors[f"index.{name}"] for name in ("keys", "tolerance", "row", "slot")}, **index
+                keys=tensors["index.keys"],
+                tolerance=tensors["index.tolerance"],
+                row=tensors["index.row"],
+                slot=tensors["index.slot"],
+                rule=index["rule"],
+                distinct=index["distinct"],
+                descending=index["descending"],
             )
         values = {name: t for name, t in tensors.items() if not name.startswith("index.")}
-        return cls(**fields, **values, index=truth)
+        return cls(**fields, **values, index=truth)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +231,7 @@ class Evaluation:
 
 
 def classes(x: torch.Tensor) -> torch.Tensor:
-    """Class of each element, int8: 0 finite, 1 NaN, 2 +Inf, 3 -Inf. Complex input gains a last dimension of 2."""
+    """Class of each element, int8: 0 finite, 1 NaN, 2 +Inf, 3 -Inf; complex input gains a dimension of 2."""
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj())
     if not x.is_floating_point():
@@ -238,11 +244,12 @@ def classes(x: torch.Tensor) -> torch.Tensor:
 
 
 def pool(spread: torch.Tensor, use: torch.Tensor | None = None) -> torch.Tensor:
-    """rms of `spread` over the smallest scale each element shares: its row, its plane, or its slice on any axis.
+    """rms of `spread` over the smallest natural pool of each element.
 
-    The minimum over those pools keeps a small row, column or channel from being excused by a large one. Only
-    pools of at least 16 elements count; if there are none the whole tensor is the pool. Elements where `use` is
-    False (they jump, and would excuse their neighbours) are left out. Shape: broadcastable to `spread`.
+    Pools are its row, its plane and its slices along every axis. The minimum over them keeps a small row,
+    column or channel from being excused by a large one. Only pools of at least 16 elements count; if there
+    are none the whole tensor is the pool. Elements where `use` is False (they jump, and would excuse their
+    neighbours) are left out. Shape: broadcastable to `spread`.
     """
     square = spread.square()
     weight = torch.ones_like(square) if use is None else use.to(square.dtype)

@@ -36,7 +36,7 @@ def cotangents(outputs: Any, seed: int) -> list[torch.Tensor | None]:
 def gradient_names(
     module: Reference, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """What each leaf of an `evaluate_vjp` is the gradient of: `input N` by tensor leaf, then parameter names."""
+    """What the leaves of `evaluate_vjp` are gradients of: `input N` by leaf, then parameter names."""
     leaves = pytree.tree_leaves((list(inputs), dict(kwargs or {})))
     names = [f"input {i}" for i, t in enumerate(leaves) if _differentiable(t)]
     if isinstance(module, torch.nn.Module):
