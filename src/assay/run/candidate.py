@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +12,14 @@ import torch
 
 from assay.probe.layouts import Placement, as_made, place
 from assay.probe.model import Probe
-from assay.probe.record import CallResult, MemoryEvent, Observation, Output, Truth
-from assay.run import codec
+from assay.probe.record import MemoryEvent, Observation, Truth
+from assay.run import codec, reply
 from assay.run.arena import Region
 from assay.run.process import Death, Limits, Worker, Zygote
+from assay.run.reply import printable
 from assay.run.wire import Frame
 
+ARENA_BYTES = 4 << 30
 LOAD_TIMEOUT = 60.0
 LOAD_ATTEMPTS = 2
 REPLY_SLACK = 64 << 20
@@ -56,18 +59,20 @@ class CandidateSession:
         entries: names its entry point may have, in order.
         options: worker options: `device`, `target`.
         limits: resource limits.
+        sandbox: `auto`, `strict` or `off`; None for the warm parent's own.
+        hide: files that the candidate finds empty.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
-                 limits: Limits) -> None:
+                 limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = ()) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self._options, self._limits = options, limits
+        self._sandbox, self._hide = sandbox, tuple(hide)
         self._worker: Worker | None = None
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = []
         self.entry = ""
         self.deaths = 0
-        self.load_facts: dict[str, Any] = {}
         self._token = 0
 
     def run(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
@@ -92,9 +97,10 @@ class CandidateSession:
                 if refused is not None:
                     return refused
         region = _region(probe, truths)
-        if worker.arena_used + region.size > 4 << 30:
+        if worker.arena_used and worker.arena_used + region.size > ARENA_BYTES:
             self._retire()
             return self.run(probe, truths, weights, seeds, timeout)
+        worker.reserve(worker.arena_used + region.size + 2 * mmap.PAGESIZE)
         image = region.write(worker.arena, worker.arena_used)
         worker.arena_used += region.size + -region.size % mmap.PAGESIZE
         self._token += 1
@@ -103,21 +109,26 @@ class CandidateSession:
                       if leaf.native is not None)
         limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
             t.numel() * t.element_size() for truth in truths for t in truth.inputs))
-        reply = worker.request(header, chunks, timeout=timeout, payload_limit=limit)
-        if isinstance(reply, Death):
+        began = time.monotonic()
+        answer = worker.request(header, chunks, timeout=timeout, payload_limit=limit)
+        if isinstance(answer, Death):
             self._worker = None
             self.deaths += 1
-            return _of_death(probe.id, reply)
+            return _of_death(probe.id, answer)
         try:
-            observation = self._read(probe, reply)
-        except (codec.CodecError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            observation = self._read(probe, answer, time.monotonic() - began)
+        except Exception as error:
+            # whatever a description can break is the doing of whoever sent it
             self._retire()
             self.deaths += 1
-            return Observation(probe=probe.id, status="forged", text=f"the reply makes no sense: {error}"[:500])
+            return Observation(probe=probe.id, status="forged",
+                               text=printable(f"the reply makes no sense: {error}", 500))
+        if others := worker.census():
+            observation = observation.model_copy(update={"left": others})
         made = len(observation.calls)
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
-        if (observation.error or {}).get("sticky"):
+        if others or (observation.error or {}).get("sticky"):
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
@@ -126,30 +137,29 @@ class CandidateSession:
             return None
         if len(self._load_failures) >= LOAD_ATTEMPTS:
             return self._load_failures[-1].model_copy(update={"probe": probe_id})
-        worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits)
-        reply = worker.request({"op": "load", "source": self._source, "entries": self._entries},
+        worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits,
+                                    confinement=self._sandbox, hide=self._hide)
+        answer = worker.request({"op": "load", "source": self._source, "entries": self._entries},
                                timeout=max(timeout, LOAD_TIMEOUT) if self.entry == "" else LOAD_TIMEOUT,
                                payload_limit=1 << 20)
         failure: Observation | None = None
-        if isinstance(reply, Death):
-            failure = _of_death(probe_id, reply)
-        elif isinstance(reply.header.get("error"), dict):
-            failure = Observation(probe=probe_id, status=_error_status(reply.header["error"]),
-                                  error=_clean_error(reply.header["error"]))
+        if isinstance(answer, Death):
+            failure = _of_death(probe_id, answer)
+        elif isinstance(answer.header.get("error"), dict):
+            failure = Observation(probe=probe_id, status=_error_status(answer.header["error"]),
+                                  error=reply.clean_error(answer.header["error"]))
             worker.close()
             # an import that raises raises again: one attempt is enough
             self._load_failures.append(failure)
-        elif not reply.header.get("ok"):
+        elif not answer.header.get("ok"):
             worker.close()
             failure = Observation(probe=probe_id, status="forged", text="the reply to `load` makes no sense")
         if failure is not None:
             self._load_failures.append(failure)
             return failure
-        assert isinstance(reply, Frame)
+        assert isinstance(answer, Frame)
         self._worker, self._keys = worker, set()
-        self.entry = str(reply.header.get("entry", ""))[:200]
-        facts = reply.header.get("facts")
-        self.load_facts = facts if isinstance(facts, dict) else {}
+        self.entry = printable(answer.header.get("entry", ""), 200)
         return None
 
     def _send_instance(self, worker: Worker, weights: Weights, timeout: float, probe_id: str) -> Observation | None:
@@ -163,12 +173,18 @@ class CandidateSession:
                   "state": {"forms": [codec.form_of(t).to_json() for t in tensors]},
                   "buffers": list(weights.buffers), "seed": weights.seed, "training": weights.training,
                   "force_mode": False, "base": weights.base.key if weights.base else weights.key}
-        reply = worker.request(header, [*chunks, *[codec.tensor_bytes(t) for t in tensors]],
-                               timeout=max(timeout, 60.0), payload_limit=1 << 20)
-        if isinstance(reply, Death):
+        answer = worker.request(header, [*chunks, *[codec.tensor_bytes(t) for t in tensors]],
+                                timeout=max(timeout, LOAD_TIMEOUT), payload_limit=1 << 20)
+        if isinstance(answer, Death):
             self._worker = None
             self.deaths += 1
-            return _of_death(probe_id, reply)
+            return _of_death(probe_id, answer)
+        if answer.header.get("ok") is not True:
+            self._retire()
+            error = answer.header.get("error")
+            if isinstance(error, dict):
+                return Observation(probe=probe_id, status=_error_status(error), error=reply.clean_error(error))
+            return Observation(probe=probe_id, status="forged", text="the reply to `instance` makes no sense")
         self._keys.add(weights.key)
         return None
 
@@ -195,21 +211,20 @@ class CandidateSession:
             chunks = [codec.tensor_bytes(t) for t in cotangents]
         return header, chunks
 
-    def _read(self, probe: Probe, reply: Frame) -> Observation:
-        header, view = reply.header, memoryview(reply.payload)
+    def _read(self, probe: Probe, answer: Frame, elapsed: float) -> Observation:
+        header, view = answer.header, memoryview(answer.payload)
         if header.get("token") != self._token:
             raise codec.CodecError("a late or repeated frame")
-        facts = header.get("facts") if isinstance(header.get("facts"), dict) else {}
-        assert facts is not None
         common: dict[str, Any] = {
-            "probe": probe.id, "facts": facts, "weights": str(header.get("weights", "none"))[:40],
-            "seconds": float(header.get("seconds", 0.0)),
+            "probe": probe.id, "facts": reply.facts(header.get("facts")),
+            "weights": printable(header.get("weights", "none"), 40),
+            "seconds": reply.seconds(header.get("seconds", 0.0), elapsed),
         }
         if common["weights"] == "unmatched":
-            return Observation(status="weights", text=str(header.get("weights_text", ""))[:1000], **common)
+            return Observation(status="weights", text=printable(header.get("weights_text", ""), 1000), **common)
         calls, used = [], 0
         for record in header["calls"][: len(probe.calls)]:
-            result, used = _call_result(record, view, used)
+            result, used = reply.call_result(record, view, used, elapsed)
             calls.append(result)
         late = None
         if header.get("late") is not None:
@@ -219,19 +234,25 @@ class CandidateSession:
                 source = iter(tensors)
                 late = tuple(tuple(next(source) for _ in range(n)) for n in counts)
         if isinstance(header.get("error"), dict):
-            error = _clean_error(header["error"])
+            error = reply.clean_error(header["error"])
             return Observation(status=_error_status(header["error"]), error=error, calls=tuple(calls), late=late,
                                **common)
         if len(calls) != len(probe.calls):
             raise codec.CodecError("fewer calls than asked for")
         changed = header.get("parameters_changed", [])
         return Observation(status="ok", calls=tuple(calls), late=late,
-                           parameters_changed=tuple(str(n)[:200] for n in changed)[:50], **common)
+                           parameters_changed=tuple(printable(n, 200) for n in changed[:50]), **common)
 
     def _retire(self) -> None:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+    def abort(self) -> None:
+        """Order the end of the current worker from another thread; the probe that runs ends with it."""
+        worker = self._worker
+        if worker is not None:
+            worker.kill()
 
     def close(self) -> Death | None:
         """End the current worker, if there is one."""
@@ -270,58 +291,10 @@ def _placement(layouts: Sequence[str], leaf: int, tensor: torch.Tensor, stride: 
     return as_made(tuple(tensor.shape), stride)
 
 
-def _call_result(record: Any, view: memoryview, used: int) -> tuple[CallResult, int]:
-    part = record["outputs"]
-    tensors, count = codec.unpack_tensors(part, view[used:])
-    codec.unflatten(part["tree"], tensors)
-    used += count
-    paths = codec.leaf_paths(part["tree"])
-    if len(paths) != len(tensors):
-        raise codec.CodecError("outputs without a place in the structure")
-    forms = [codec.TensorForm.from_json(f) for f in part["forms"]]
-    outputs = tuple(
-        Output(path, tensor, form.dtype, form.shape, form.stride, form.device, form.contiguous,
-               form.requires_grad, form.storage_ptr, form.storage_bytes)
-        for path, tensor, form in zip(paths, tensors, forms, strict=True)
-    )
-    extra: dict[str, Any] = {}
-    if record.get("gradients") is not None:
-        grads, count = codec.unpack_tensors(record["gradients"], view[used:])
-        used += count
-        tree = codec.unflatten(record["gradients"]["tree"], grads)
-        extra = {"input_grads": tuple(tree["inputs"]), "parameter_grads": dict(tree["parameters"]),
-                 "claims": tuple(bool(c) for c in tree["claims"])}
-    return CallResult(codec.skeleton(part["tree"]), scalars(part["tree"]), outputs, float(record["seconds"]),
-                      **extra), used
-
-
-def scalars(description: Any) -> dict[str, Any]:
-    """Plain numbers of a flattened tree, by path."""
-    found: dict[str, Any] = {}
-
-    def walk(node: Any, path: str) -> None:
-        if isinstance(node, dict) and "l" in node:
-            for i, item in enumerate(node["l"]):
-                walk(item, f"{path}.{i}" if path else str(i))
-        elif isinstance(node, dict) and "d" in node:
-            for key, item in node["d"]:
-                walk(item, f"{path}.{key}" if path else str(key))
-        elif not (isinstance(node, dict) and "t" in node):
-            found[path or "out"] = codec.unflatten(node, [])
-
-    walk(description, "")
-    return found
-
-
 def _of_death(probe_id: str, death: Death) -> Observation:
     status = death.kind if death.kind != "closed_by_judge" else "closed"
     return Observation.model_validate({"probe": probe_id, "status": status, "code": death.code,
-                                       "left": death.left, "text": death.text[-2000:]})
-
-
-def _clean_error(error: dict[str, Any]) -> dict[str, Any]:
-    """The candidate's error as bounded, printable text."""
-    return {key: str(error.get(key, ""))[:2000] for key in ("type", "message", "phase", "place")}
+                                       "left": death.left, "text": printable(death.text[-2000:])})
 
 
 TOOLCHAIN_ERRORS = frozenset({

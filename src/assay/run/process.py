@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import select
@@ -16,16 +17,21 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.run.wire import Frame, FrameReader, WireFault, encode
+from assay.errors import InputError
+from assay.run import sandbox
+from assay.run.wire import HEADER_LIMIT, HOSTILE_HEADER_LIMIT, Frame, FrameReader, WireFault, encode, ready
 
-ARENA_BYTES = 64 << 30
 OUTPUT_TAIL = 4096
 OUTPUT_LIMIT = 32 << 20
+REAP_SECONDS = 20.0
 _F_ADD_SEALS = 1033
-_F_SEAL_SEAL, _F_SEAL_SHRINK, _F_SEAL_GROW = 1, 2, 4
+_F_SEAL_SEAL, _F_SEAL_SHRINK = 1, 2
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TZ")
+_PASSED_ON_PREFIXES = ("CUDA_", "NVIDIA_", "TRITON_", "TORCH_")
 
 
 @dataclass(frozen=True)
@@ -33,10 +39,10 @@ class Death:
     """How a worker ended, as its guardian saw it.
 
     Attributes:
-        kind: exited, signalled, timed_out, closed (it shut its channel), forged (not a frame),
-            flooded (printed more than the limit), guardian_lost.
+        kind: exited, signalled, timed_out, closed (it shut its channel), forged (not a frame, or one that
+            nobody asked for), flooded (printed more than the limit), guardian_lost.
         code: exit status or signal number, where there is one.
-        left: processes it left behind.
+        left: running processes it left behind.
         text: end of what it printed.
     """
 
@@ -56,25 +62,32 @@ class Limits:
 
     def to_json(self) -> dict[str, int]:
         """As sent to the warm parent."""
-        return {"address_space": self.address_space, "file_bytes": self.file_bytes, "open_files": self.open_files}
+        return {"address_space": self.address_space, "file_bytes": self.file_bytes,
+                "open_files": self.open_files}
 
 
 class Zygote:
     """The warm parent of one judge. Use as a context manager, or call `close`.
 
+    Args:
+        sandbox: how candidates are confined: `auto` as far as the machine allows, `strict` not at all unless
+            fully, `off` by limits, environment and directory alone.
+
     Raises:
+        InputError: `sandbox` is `strict` and this machine cannot, or it is no mode.
         RuntimeError: from `spawn`, when the warm parent died or never came up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sandbox: str = "auto") -> None:
+        self.sandbox = _checked_mode(sandbox)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-                       "PYTHONDONTWRITEBYTECODE": "1"}
-        environment.pop("TRITON_INTERPRET", None)
+        self._numbers = itertools.count(1)
+        self._directory = tempfile.mkdtemp(prefix="assay-")
+        os.chmod(self._directory, 0o711)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "assay.run.zygote", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
+            [sys.executable, "-m", "assay.run.zygote", str(theirs.fileno()), self._directory],
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_zygote_environment(),
         )
         theirs.close()
         self._sock = ours
@@ -89,51 +102,92 @@ class Zygote:
         """Block until the imports are done."""
         with self._lock:
             if not self._ready:
+                if self.sandbox != "off":
+                    sandbox.level()
                 self._await(timeout)
                 self._ready = True
 
     def _await(self, timeout: float) -> dict[str, Any]:
-        if not select.select([self._sock], [], [], timeout)[0]:
-            raise RuntimeError("the warm parent did not answer in time")
-        data = self._sock.recv(1 << 16)
+        if not ready(self._sock, timeout):
+            raise RuntimeError("the warm parent of the workers did not answer in time")
+        try:
+            data = self._sock.recv(1 << 16)
+        except OSError:
+            data = b""
         if not data:
-            raise RuntimeError(f"the warm parent ended with status {self._process.wait()}")
+            raise self._gone()
         result: dict[str, Any] = json.loads(data)
         return result
 
-    def spawn(self, role: str, *, options: dict[str, Any] | None = None, limits: Limits | None = None) -> Worker:
-        """Fork a worker of `role` (`candidate` or `reference`)."""
+    def _gone(self) -> RuntimeError:
+        try:
+            status: object = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            status = "unknown"
+        return RuntimeError(f"the warm parent of the workers is gone (status {status})")
+
+    def level(self, mode: str | None = None) -> sandbox.Level:
+        """How candidates are confined: by `mode`, or by this warm parent's own.
+
+        Raises:
+            InputError: the mode is `strict` and this machine does not reach it.
+        """
+        mode = self.sandbox if mode is None else _checked_mode(mode)
+        return sandbox.OFF if mode == "off" else sandbox.level()
+
+    def spawn(self, role: str, *, options: dict[str, Any] | None = None, limits: Limits | None = None,
+              confinement: str | None = None, hide: Sequence[str] = ()) -> Worker:
+        """Fork a worker.
+
+        Args:
+            role: `candidate` or `reference`; only a candidate is confined.
+            options: for the worker's own code.
+            limits: resource limits.
+            confinement: `auto`, `strict` or `off`; None for this warm parent's own.
+            hide: files that the worker finds empty.
+
+        Raises:
+            RuntimeError: the warm parent is gone.
+            InputError: as `level`.
+        """
         self.wait_ready()
-        channel, theirs = socket.socketpair()
-        control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        arena = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(arena, ARENA_BYTES)
-        fcntl.fcntl(arena, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_GROW | _F_SEAL_SEAL)
-        directory = tempfile.mkdtemp(prefix="assay-")
-        environment = {"HOME": directory, "TMPDIR": directory, "PATH": os.environ.get("PATH", ""),
-                       "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": f"{directory}/triton"}
-        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
-        spec = {"role": role, "directory": directory, "environment": environment,
-                "limits": (limits or Limits()).to_json(), "options": options or {}}
-        passed = [theirs.fileno(), out_write, err_write, control_theirs.fileno(), arena]
-        with self._lock:
-            try:
-                self._sock.sendmsg([json.dumps(spec).encode()],
-                                   [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))])
+        number = next(self._numbers)
+        hostile = role == "candidate"
+        box = sandbox.box(self.level(confinement), number, hide) if hostile else sandbox.Box()
+        with contextlib.ExitStack() as undo:
+            channel, theirs = socket.socketpair()
+            control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            for sock in (channel, theirs, control, control_theirs):
+                undo.callback(sock.close)
+            out_read, out_write = os.pipe()
+            err_read, err_write = os.pipe()
+            arena = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            for fd in (out_read, out_write, err_read, err_write, arena):
+                undo.callback(os.close, fd)
+            # it grows as the judge needs; nobody may take back what the judge has written
+            fcntl.fcntl(arena, _F_ADD_SEALS, _F_SEAL_SHRINK | _F_SEAL_SEAL)
+            directory = os.path.join(self._directory, f"w{number}")
+            os.mkdir(directory, 0o700)
+            undo.callback(shutil.rmtree, directory, ignore_errors=True)
+            if box.uid is not None:
+                os.chown(directory, box.uid, box.uid)
+            spec = {"role": role, "directory": directory, "environment": _worker_environment(directory),
+                    "limits": (limits or Limits()).to_json(), "options": options or {}, "box": box.to_json()}
+            passed = [theirs.fileno(), out_write, err_write, control_theirs.fileno(), arena]
+            with self._lock:
+                try:
+                    self._sock.sendmsg([json.dumps(spec).encode()],
+                                       [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))])
+                except OSError:
+                    raise self._gone() from None
                 pid = int(self._await(30.0)["pid"])
-            except OSError as error:
-                raise RuntimeError(f"the warm parent is gone: {error}") from error
-            finally:
-                theirs.close()
-                control_theirs.close()
-                os.close(out_write)
-                os.close(err_write)
+            undo.pop_all()
+            for sock in (theirs, control_theirs):
+                sock.close()
+            for fd in (out_write, err_write):
+                os.close(fd)
         return Worker(pid=pid, channel=channel, control=control, out=out_read, err=err_read, arena=arena,
-                      directory=directory)
+                      directory=directory, hostile=hostile)
 
     def close(self) -> None:
         """End the warm parent and everything it started."""
@@ -143,12 +197,44 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Zygote:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _checked_mode(mode: str) -> str:
+    if mode not in sandbox.MODES:
+        raise InputError(f"unknown sandbox `{mode}`", "--sandbox", "use auto, strict or off")
+    if mode == "strict" and not (found := sandbox.level()).full:
+        raise InputError(f"this machine does not confine candidates fully: {found.missing}", "--sandbox",
+                         "use auto, or allow namespaces here: see `assay doctor`")
+    return mode
+
+
+def _zygote_environment() -> dict[str, str]:
+    """What the warm parent starts with. Its children can read it for ever, so nothing else may be in it."""
+    kept = {name: value for name, value in os.environ.items()
+            if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)}
+    kept.pop("TRITON_INTERPRET", None)
+    return {**kept, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _worker_environment(directory: str) -> dict[str, str]:
+    """A worker's environment: its own home and directories, and where the machine keeps its libraries."""
+    found = {"HOME": directory, "TMPDIR": directory, "USER": "assay", "LOGNAME": "assay",
+             "PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
+             "TRITON_CACHE_DIR": f"{directory}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{directory}/inductor",
+             # no pool of compiling processes that outlives a call
+             "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH"):
+        if name in os.environ:
+            found[name] = os.environ[name]
+    return found
 
 
 @dataclass
@@ -162,6 +248,7 @@ class Worker:
     err: int
     arena: int
     directory: str
+    hostile: bool = True
     arena_used: int = 0
     printed: int = 0
     _tail: bytearray = field(default_factory=bytearray)
@@ -196,26 +283,34 @@ class Worker:
             return self.death
         chunks = chunks or []
         pending = [memoryview(encode(header, sum(len(c) for c in chunks))), *[c for c in chunks if len(c)]]
-        reader = FrameReader(self.channel, payload_limit=payload_limit)
+        reader = FrameReader(self.channel, HOSTILE_HEADER_LIMIT if self.hostile else HEADER_LIMIT,
+                             payload_limit, strict=self.hostile)
         deadline = time.monotonic() + timeout
+        channel, control = self.channel.fileno(), self.control.fileno()
+        if ready(self.channel, 0) and not ready(self.control, 0):
+            # nobody has asked yet: a second answer, or a first one to the next question
+            return self._end("closed" if self._is_closed() else "forged")
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
                 return self._end("timed_out")
-            readers = [self.channel, self.control, *self._open]
-            writers = [self.channel] if pending else []
-            ready, writable, _ = select.select(readers, writers, [], left)
+            poll = select.poll()
+            for fd in (control, *self._open):
+                poll.register(fd, select.POLLIN)
+            poll.register(channel, select.POLLIN | (select.POLLOUT if pending else 0))
+            events = dict(poll.poll(min(left, 3600.0) * 1000))
             for fd in list(self._open):
-                if fd in ready:
+                if fd in events:
                     self._drain(fd)
             if self.printed > OUTPUT_LIMIT:
                 return self._end("flooded")
+            readable = events.get(channel, 0) & ~select.POLLOUT
             try:
-                if self.channel in ready:
+                if readable:
                     frame = reader.step()
                     if frame is not None:
                         return frame
-                if writable:
+                if events.get(channel, 0) & select.POLLOUT and pending:
                     count = self.channel.send(pending[0])
                     pending[0] = pending[0][count:]
                     if not len(pending[0]):
@@ -226,8 +321,36 @@ class Worker:
                 return self._end("closed" if fault.kind == "closed" else "forged")
             except OSError:
                 return self._end("closed")
-            if self.control in ready and self.channel not in ready:
+            if control in events and not readable:
                 return self._end("closed")
+
+    def census(self) -> int:
+        """Running processes beside the worker itself; 0 when it ended."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            self.control.send(b"census")
+            if ready(self.control, REAP_SECONDS):
+                # an end that came first stays where `_reap` looks for it
+                report = json.loads(self.control.recv(4096, socket.MSG_PEEK))
+                if "others" in report:
+                    self.control.recv(4096)
+                    return int(report["others"])
+        return 0
+
+    def reserve(self, size: int) -> None:
+        """Make the shared memory at least `size` bytes long."""
+        if os.fstat(self.arena).st_size < size:
+            os.ftruncate(self.arena, size)
+
+    def kill(self) -> None:
+        """Order the worker's end from any thread; whoever waits for its answer sees it end."""
+        with contextlib.suppress(OSError):
+            self.control.send(b"kill")
+
+    def _is_closed(self) -> bool:
+        try:
+            return not self.channel.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     def _drain(self, fd: int) -> None:
         data = os.read(fd, 1 << 16)
@@ -239,35 +362,48 @@ class Worker:
         del self._tail[:-OUTPUT_TAIL]
 
     def _end(self, kind: str) -> Death:
-        """Kill what is left, learn from the guardian how it ended, and remember that."""
-        status, left = self._reap(wait=2.0 if kind == "closed" else 0.0)
+        """Kill what is left, learn from the guardian how it ended, and remember that.
+
+        Raises:
+            RuntimeError: the worker could not be set up, which is no doing of a candidate.
+        """
+        report = self._reap(wait=2.0 if kind == "closed" else 0.0)
         for fd in list(self._open):
-            while fd in self._open and select.select([fd], [], [], 0)[0] and self.printed <= 2 * OUTPUT_LIMIT:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            while fd in self._open and poll.poll(0) and self.printed <= 2 * OUTPUT_LIMIT:
                 self._drain(fd)
-        code = None
-        if status is None:
-            kind = "guardian_lost" if kind == "closed" else kind
-        elif kind == "closed":
+        code, left = None, int(report.get("left", 0))
+        if kind == "closed" and "status" not in report:
+            kind = "guardian_lost"
+        elif kind == "closed" and not report.get("killed"):
+            status = int(report["status"])
             if os.WIFSIGNALED(status):
                 kind, code = "signalled", os.WTERMSIG(status)
             else:
                 kind, code = "exited", os.WEXITSTATUS(status)
         self.death = Death(kind, code, left, self.tail)
         self._release()
+        if "failed" in report:
+            raise RuntimeError(f"a worker could not be confined: {report['failed']}")
         return self.death
 
-    def _reap(self, wait: float) -> tuple[int | None, int]:
-        """Wait a little for a natural end, then order the kill; the wait status and the leftover count."""
-        if not select.select([self.control], [], [], wait)[0]:
-            with contextlib.suppress(OSError):
-                self.control.send(b"kill")
-        if select.select([self.control], [], [], 20.0)[0]:
-            with contextlib.suppress(OSError, ValueError, KeyError):
+    def _reap(self, wait: float) -> dict[str, Any]:
+        """Wait a little for a natural end, then order the kill; what the guardian says, empty if it is gone."""
+        if not ready(self.control, wait):
+            self.kill()
+        deadline = time.monotonic() + REAP_SECONDS
+        while ready(self.control, deadline - time.monotonic()):
+            try:
                 report = json.loads(self.control.recv(4096))
-                return int(report["status"]), int(report["left"])
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        return None, 0
+            except (OSError, ValueError):
+                break
+            # the answer to a census that nobody waited for any more
+            if "others" not in report:
+                return dict(report)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+        return {}
 
     def _release(self) -> None:
         self.channel.close()

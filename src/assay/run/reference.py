@@ -15,8 +15,9 @@ from assay.oracle.truth import Kind
 from assay.probe.model import Draw
 from assay.probe.record import Truth
 from assay.run import codec
-from assay.run.candidate import Weights, scalars
+from assay.run.candidate import Weights
 from assay.run.process import Death, Limits, Worker, Zygote
+from assay.run.reply import scalars
 from assay.task import Task
 from assay.task.facts import Study
 

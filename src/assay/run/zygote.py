@@ -2,9 +2,15 @@
 
 Started by the judge as `python -m assay.run.zygote FD`; FD is a SOCK_SEQPACKET socket. Each request is one
 JSON message with the descriptors `channel, stdout, stderr, control, arena`. The zygote answers with the
-guardian's pid. When the socket closes, everything it ever started is killed and it exits.
+guardian's pid. When the socket closes, everything it ever started is killed, the directory that holds the
+workers' directories is removed, and it exits.
 
 It never touches CUDA, runs no task code and holds nothing secret, so what a worker inherits is empty.
+
+A guardian watches one worker. Where the worker has namespaces of its own, the guardian that watches is their
+first process: nothing inside can signal, stop or read it, and when it ends the kernel ends everything inside.
+Over `control` the judge may send `census`, which is answered with the number of other processes, and `kill`;
+a guardian always ends by sending how the worker ended.
 """
 
 from __future__ import annotations
@@ -14,11 +20,16 @@ import ctypes
 import gc
 import json
 import os
+import select
+import shutil
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from typing import Any
+
+from assay.run import sandbox
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -26,7 +37,15 @@ FD_COUNT = 5
 
 
 def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _wait(handles: list[Any], timeout: float | None = None) -> set[int]:
+    """Descriptors among `handles` that are readable or closed, within `timeout` seconds."""
+    poll = select.poll()
+    for handle in handles:
+        poll.register(handle, select.POLLIN)
+    return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
 
 
 def _descendants(root: int) -> list[int]:
@@ -43,12 +62,21 @@ def _descendants(root: int) -> list[int]:
     return found
 
 
+def _running(pid: int) -> bool:
+    """Whether a process exists and has not ended yet."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
 def _kill_descendants() -> int:
-    """Kill and reap everything below this process; the number of processes that were found."""
+    """Kill and reap everything below this process; the number of running processes that were found."""
     seen: set[int] = set()
     while True:
         below = _descendants(os.getpid())
-        seen.update(below)
+        seen.update(pid for pid in below if pid not in seen and _running(pid))
         for pid in below:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -62,21 +90,67 @@ def _kill_descendants() -> int:
             return len(seen)
 
 
-def _guard(worker: int, control: socket.socket) -> None:
-    """Watch one worker until it ends or the judge says to kill it; report how it ended; kill what it left."""
-    import select
+class _Guard:
+    """Watches one worker until it ends or the judge says to kill it.
 
-    handle = os.pidfd_open(worker)
-    select.select([handle, control], [], [])
-    with suppress(ProcessLookupError):
-        if not select.select([handle], [], [], 0)[0]:
-            os.kill(worker, signal.SIGKILL)
-    select.select([handle], [], [])
-    _, status = os.waitpid(worker, 0)
-    left = _kill_descendants()
-    report = {"status": status, "left": left}
-    with suppress(OSError):
-        control.send(json.dumps(report).encode())
+    Args:
+        worker: its pid.
+        control: the judge.
+        alone: whether this is the first process of namespaces that hold nothing but the worker.
+    """
+
+    def __init__(self, worker: int, control: socket.socket, alone: bool) -> None:
+        self._worker, self._control, self._alone = worker, control, alone
+
+    def watch(self) -> dict[str, Any]:
+        """Answer the judge until the end; how it ended."""
+        handle = os.pidfd_open(self._worker)
+        killed = False
+        while handle not in (ready := _wait([handle, self._control])):
+            if self._control.fileno() not in ready:
+                continue
+            asked = b""
+            with suppress(OSError):
+                asked = self._control.recv(64)
+            if asked == b"census":
+                self._reap_orphans()
+                with suppress(OSError):
+                    self._control.send(json.dumps({"others": self._count()}).encode())
+                continue
+            # an order to kill, or no judge any more
+            killed = True
+            with suppress(ProcessLookupError):
+                os.kill(self._worker, signal.SIGKILL)
+            _wait([handle])
+            break
+        _, status = os.waitpid(self._worker, 0)
+        if not self._alone:
+            return {"status": status, "left": _kill_descendants(), "killed": killed}
+        self._reap_orphans()
+        return {"status": status, "left": self._count(), "killed": killed}
+
+    def _others(self) -> int:
+        if self._alone:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        else:
+            pids = _descendants(os.getpid())
+        return sum(1 for pid in pids if pid not in (os.getpid(), self._worker) and _running(pid))
+
+    def _count(self) -> int:
+        """Processes beside the worker; one that is about to end is given a moment to."""
+        for _ in range(4):
+            if not (found := self._others()):
+                return 0
+            time.sleep(0.025)
+        return found
+
+    def _reap_orphans(self) -> None:
+        """Collect what has ended and has no other parent, but not the worker itself."""
+        with suppress(OSError):
+            while (seen := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if seen.si_pid == self._worker:
+                    break
+                os.waitpid(seen.si_pid, os.WNOHANG)
 
 
 def _limit(spec: dict[str, Any]) -> None:
@@ -113,12 +187,46 @@ def _become_worker(spec: dict[str, Any], fds: list[int]) -> None:
     os.chdir(spec["directory"])
     sys.argv = ["worker"]
     _limit(spec["limits"])
+    if spec["role"] == "candidate":
+        sandbox.confine(sandbox.Box.from_json(spec["box"]))
     gc.enable()
     if spec["role"] == "candidate":
         from assay.run.candidate_worker import main
     else:
         from assay.run.reference_worker import main
     main(socket.socket(fileno=200), 201, spec)
+
+
+def _keep(spec: dict[str, Any], fds: list[int], alone: bool) -> None:
+    """Fork the worker and watch it."""
+    control = socket.socket(fileno=os.dup(fds[3]))
+    try:
+        if alone:
+            sandbox.furnish(sandbox.Box.from_json(spec["box"]), spec["directory"])
+        worker = os.fork()
+    except OSError as error:
+        control.send(json.dumps({"failed": str(error)}).encode())
+        return
+    if worker == 0:
+        code = 1
+        try:
+            _become_worker(spec, fds)
+            code = 0
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    for fd in fds:
+        os.close(fd)
+    report = _Guard(worker, control, alone).watch()
+    with suppress(OSError):
+        control.send(json.dumps(report).encode())
 
 
 def _spawn(spec: dict[str, Any], fds: list[int], own: socket.socket) -> int:
@@ -133,35 +241,42 @@ def _spawn(spec: dict[str, Any], fds: list[int], own: socket.socket) -> int:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        worker = os.fork()
-        if worker == 0:
-            try:
-                _become_worker(spec, fds)
-                code = 0
-            except SystemExit as stop:
-                code = stop.code if isinstance(stop.code, int) else 1
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-            with suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
-        control = socket.socket(fileno=os.dup(fds[3]))
-        for fd in fds:
-            os.close(fd)
-        _guard(worker, control)
-        code = 0
+        box = sandbox.Box.from_json(spec["box"])
+        if spec["role"] == "candidate":
+            sandbox.last_to_die()
+        if spec["role"] == "candidate" and box.namespaces:
+            code = _apart(spec, fds, box)
+        else:
+            _keep(spec, fds, False)
+            code = 0
     finally:
         os._exit(code)
     raise AssertionError("unreachable")
 
 
-def serve(sock: socket.socket) -> None:
-    """Answer fork requests until the judge goes away."""
-    import select
+def _apart(spec: dict[str, Any], fds: list[int], box: sandbox.Box) -> int:
+    """Make namespaces, and in them a first process that keeps the worker; wait for its end."""
+    try:
+        sandbox.separate(box)
+        first = os.fork()
+    except OSError as error:
+        socket.socket(fileno=fds[3]).send(json.dumps({"failed": str(error)}).encode())
+        return 71
+    if first == 0:
+        code = 70
+        try:
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _keep(spec, fds, True)
+            code = 0
+        finally:
+            os._exit(code)
+    for fd in fds:
+        os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF
 
+
+def serve(sock: socket.socket, directory: str) -> None:
+    """Answer fork requests until the judge goes away; then leave nothing, `directory` included."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -169,13 +284,13 @@ def serve(sock: socket.socket) -> None:
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     sock.send(b'{"ready":true}')
     while True:
-        ready, _, _ = select.select([sock, read], [], [])
+        ready = _wait([sock, read])
         if read in ready:
             os.read(read, 4096)
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-        if sock in ready:
+        if sock.fileno() in ready:
             message, ancillary, _, _ = sock.recvmsg(1 << 20, socket.CMSG_SPACE(FD_COUNT * 4))
             if not message:
                 break
@@ -188,6 +303,7 @@ def serve(sock: socket.socket) -> None:
                 os.close(fd)
             sock.send(json.dumps({"pid": pid}).encode())
     _kill_descendants()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _warm() -> None:
@@ -212,9 +328,10 @@ def _warm() -> None:
 def main() -> None:
     """Entry point of the warm parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sandbox.hide_memory()
     sock = socket.socket(fileno=int(sys.argv[1]))
     _warm()
-    serve(sock)
+    serve(sock, sys.argv[2])
 
 
 if __name__ == "__main__":
