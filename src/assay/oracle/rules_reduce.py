@@ -236,7 +236,7 @@ def _product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     n = product_of(x.shape[d] for d in dims)
     if not is_real_or_complex(out.dtype) or n < 2:
         return out
-    return replay.relative(out, 0.5 * math.sqrt(n - 1))
+    return replay.relative(out, 0.75 * math.sqrt(n - 1))
 
 
 def _cumsum(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -280,7 +280,7 @@ def _cumprod(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     dim = (args[1] if len(args) > 1 else kwargs["dim"]) % x.dim()
     steps = torch.arange(x.shape[dim], dtype=torch.float64, device=x.device).sqrt()
     shape = [-1 if d == dim else 1 for d in range(x.dim())]
-    return replay.absolute(out, out.abs() * (0.5 * steps).view(shape))
+    return replay.absolute(out, out.abs() * (0.75 * steps).view(shape))
 
 
 def _logcumsumexp(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -294,7 +294,8 @@ def _logcumsumexp(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict
     dim = (args[1] if len(args) > 1 else kwargs["dim"]) % x.dim()
     steps = torch.arange(x.shape[dim], dtype=torch.float64, device=x.device).sqrt()
     shape = [-1 if d == dim else 1 for d in range(x.dim())]
-    spread = (0.5 * steps).view(shape) + 2.0 + 0.5 * out.abs() + 0.5 * x.abs()
+    # Each step of a scan of log-sums rounds its result once more.
+    spread = 0.5 * steps.view(shape) * (1.0 + out.abs()) + 2.0 + 0.5 * out.abs() + 0.5 * x.abs()
     return replay.absolute(out, spread)
 
 

@@ -16,7 +16,7 @@ from assay.oracle.arithmetic import Arithmetic
 
 LAMBDA = 4.0
 """Factor from the standard deviation of honest error to its tolerance; one number for all operators."""
-POOLED = 0.25
+POOLED = 0.5
 """Share of the pooled spread that every element is granted."""
 POOL_MINIMUM = 16
 """Fewest elements that make a pool."""

@@ -15,8 +15,11 @@ from assay.oracle.replay import Replay
 from assay.oracle.truth import LAMBDA, Evaluation
 
 
-def cotangents(outputs: Any, seed: int) -> list[torch.Tensor | None]:
-    """Random gradients for the leaves of `outputs`: standard normal, of each leaf's shape, dtype and device.
+def cotangents(outputs: Any, seed: int, kind: str = "normal") -> list[torch.Tensor | None]:
+    """Gradients for the leaves of `outputs`, of each leaf's shape, dtype and device.
+
+    Kinds: `normal` (standard normal), `ones`, `zeros`, `one_hot` (1 in one element, chosen by the seed).
+    Raises ValueError for another kind.
 
     None for leaves that are no floating or complex tensors. The numbers depend on `seed`, the position and
     the shape only, so reference and candidate get the same ones.
@@ -28,9 +31,22 @@ def cotangents(outputs: Any, seed: int) -> list[torch.Tensor | None]:
             continue
         generator = torch.Generator().manual_seed(seed * 1_000_003 + i)
         base = torch.complex64 if leaf.is_complex() else torch.float32
-        drawn = torch.randn(tuple(leaf.shape), dtype=base, generator=generator)
+        drawn = _drawn(tuple(leaf.shape), base, generator, kind)
         found.append(drawn.to(dtype=leaf.dtype, device=leaf.device))
     return found
+
+
+def _drawn(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, kind: str) -> torch.Tensor:
+    if kind == "normal":
+        return torch.randn(shape, dtype=dtype, generator=generator)
+    if kind == "ones":
+        return torch.ones(shape, dtype=dtype)
+    made = torch.zeros(shape, dtype=dtype)
+    if kind == "one_hot" and made.numel():
+        made.view(-1)[int(torch.randint(made.numel(), (), generator=generator))] = 1
+    elif kind not in ("zeros", "one_hot"):
+        raise ValueError(f"unknown kind of cotangent {kind!r}")
+    return made
 
 
 def gradient_names(
@@ -54,6 +70,7 @@ def evaluate_vjp(
     kwargs: Mapping[str, Any] | None = None,
     *,
     grad_seed: int = 0,
+    grad_kind: str = "normal",
     arithmetic: Arithmetic | None = None,
     runs: int = RUNS,
     seed: int = 0,
@@ -61,7 +78,7 @@ def evaluate_vjp(
 ) -> Evaluation:
     """Truths for the gradients of every floating input and every parameter that requires one.
 
-    The output's gradients are `cotangents(outputs, grad_seed)`. Leaves come in the order of
+    The output's gradients are `cotangents(outputs, grad_seed, grad_kind)`. Leaves come in the order of
     `gradient_names`; kind `none` where the reference gives no gradient. A reference without any
     differentiable output yields only such leaves.
     """
@@ -87,7 +104,7 @@ def evaluate_vjp(
                     if replay is None
                     else g.to(t.device, torch.complex128 if t.is_complex() else torch.float64),
                 )
-                for t, g in zip(out, cotangents(native, grad_seed), strict=True)
+                for t, g in zip(out, cotangents(native, grad_seed, grad_kind), strict=True)
                 if g is not None and t.requires_grad
             ]
             if not pairs or not targets:
