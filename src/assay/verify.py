@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +42,8 @@ from assay.vocabulary import EffortTier
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
 NATIVE_PILOT_SECONDS = 20.0
 SLOW_CALL_SECONDS = 0.4
+BACKWARD = re.compile(r"autograd\.Function|\bregister_autograd\b|\bdef\s+backward\s*\(|\bsetup_context\b")
+"""What a candidate that supports training says somewhere in its source."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -178,6 +181,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     ctx = Context(
         study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
         languages=tuple(candidate.languages), target=_target(device, options),
+        defines_backward=bool(BACKWARD.search(candidate.source)),
         blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
         element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
     )

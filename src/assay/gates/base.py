@@ -28,6 +28,7 @@ class Context:
         device: `cpu` (emulation) or `cuda`.
         language: language of the candidate.
         languages: every kernel language found in its source.
+        defines_backward: whether the candidate's source defines a backward of its own.
         target: GPU that kernels are compiled for where the contract names none.
         blocks: block constants found in the candidate's source.
         sizes: overrides that values are probed at; empty for the native sizes.
@@ -44,6 +45,7 @@ class Context:
     device: str
     language: str
     languages: tuple[str, ...] = ()
+    defines_backward: bool = False
     target: str = "sm_90"
     blocks: tuple[int, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
@@ -92,9 +94,13 @@ class Gate(Protocol):
 
     id: str
     slug: str
-    aliases: tuple[str, ...]
     obligation: str
     opt_in: bool
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Names that other batteries have for it."""
+        ...
 
     def plan(self, ctx: Context) -> list[Probe]:
         """Probes this gate wants. Empty when it judges what others ran, or does not apply."""
@@ -134,8 +140,14 @@ def undecided_reason(record: Record) -> Reason | None:
     return known.get(status)
 
 
-SILENT = frozenset({Reason.REFERENCE_REJECTS, Reason.NOTHING_TO_VARY})
+SILENT = frozenset({Reason.REFERENCE_REJECTS, Reason.NOTHING_TO_VARY, Reason.REFERENCE_RANDOM})
 """Reasons for which a probe never was an obligation."""
+
+NEED_ONE_RESULT = frozenset({
+    "gradients", "reduction_order", "order_sensitive", "dtypes", "accumulation", "nonfinite", "subnormals",
+    "schedules", "batch_invariance",
+})
+"""Gates that compare with one right result; a random reference has none, only a distribution of them."""
 
 FAULT_REASONS = {
     "raised": Reason.RAISED, "exited": Reason.EXITED, "signalled": Reason.SIGNALLED,

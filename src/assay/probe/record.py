@@ -137,6 +137,7 @@ class Truth:
         modes: what each coarser arithmetic would do, where the probe's condition `modes:1` asked for it.
         gradients: truth of the gradients, by `input:K` or parameter name, when asked for.
         cotangents: the grad_outputs used for them.
+        requires_grad: per output tensor, whether the reference's carries a gradient when every input asks for one.
         seconds: time of one native forward.
     """
 
@@ -157,6 +158,7 @@ class Truth:
     modes: tuple[ModeTruth, ...] = ()
     gradients: dict[str, LeafTruth] = field(default_factory=dict)
     cotangents: tuple[torch.Tensor, ...] = ()
+    requires_grad: tuple[bool, ...] = ()
     aliases: tuple[int, ...] = ()
     mutated: tuple[int, ...] = ()
     state_changes: bool = False

@@ -388,7 +388,8 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
     outputs = model(*args, **kwargs)
     del reference, expected
     _, leaves = codec.flatten(outputs)
-    claimed = [(leaf, c.to(leaf.device)) for leaf, c in zip(leaves, cotangents, strict=False)
+    kind = str((header.get("conditions") or {}).get("cotangent", "normal"))
+    claimed = [(leaf, _laid_out(c, kind).to(leaf.device)) for leaf, c in zip(leaves, cotangents, strict=False)
                if leaf.requires_grad and leaf.shape == c.shape]
     if claimed:
         torch.autograd.backward([leaf for leaf, _ in claimed], [c for _, c in claimed])
@@ -399,6 +400,15 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
         "claims": [bool(leaf.requires_grad) for leaf in leaves],
     }
     return outputs, gradients
+
+
+def _laid_out(cotangent: torch.Tensor, kind: str) -> torch.Tensor:
+    """A cotangent as autograd hands it out: expanded from one element by a sum, or with strides of its own."""
+    if kind == "ones" and cotangent.numel():
+        return cotangent.reshape(-1)[:1].reshape(()).expand(cotangent.shape)
+    if kind == "strided" and cotangent.dim() >= 2:
+        return cotangent.transpose(-1, -2).contiguous().transpose(-1, -2)
+    return cotangent
 
 
 def _device_lost() -> bool:

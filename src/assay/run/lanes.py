@@ -97,7 +97,7 @@ class Run:
         key += "/modes" if modes else ""
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
-                                         parameters=parameters, grad=probe.grad, modes=modes)
+                                         parameters=parameters, grad=_cotangent(probe), modes=modes)
             if len(self.truth_cache) > 8:
                 self.truth_cache.pop(next(iter(self.truth_cache)))
             self.truth_cache[key] = truth
@@ -212,6 +212,14 @@ class Run:
             with lock:
                 self.hangs[probe.gate] = self.hangs.get(probe.gate, 0) + 1
         return record
+
+
+def _cotangent(probe: Probe) -> str:
+    """Kind of cotangent that a probe's backward starts from; empty when it has none."""
+    if not probe.grad:
+        return ""
+    named = next((c.removeprefix("cotangent:") for c in probe.conditions if c.startswith("cotangent:")), "normal")
+    return "normal" if named == "strided" else named
 
 
 def _unanswered(probe: Probe, text: str) -> Record:

@@ -141,10 +141,10 @@ class ReferenceSession:
         return self._weights[key]
 
     def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
-              parameters: int = 0, grad: bool = False, modes: bool = False) -> Truth:
+              parameters: int = 0, grad: str = "", modes: bool = False) -> Truth:
         """The reference on one draw; never raises for what the reference does there.
 
-        With `modes`, also what each arithmetic coarser than the declared one would do.
+        With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser than the declared one would do.
         """
         request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
                    "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
@@ -215,6 +215,7 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         contiguous=tuple(header["contiguous"]), random=bool(header["random"]),
         unmodelled=tuple(header["unmodelled"]), ops=dict(header["ops"]),
         arithmetic=Arithmetic.from_json(header["arithmetic"]), modes=modes, gradients=gradients, cotangents=cotangents,
+        requires_grad=tuple(header.get("requires_grad", ())),
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
     )
 

@@ -305,7 +305,18 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         meta, parts = mode.to_parts()
         modes.append([meta, list(parts)])
         flat += parts.values()
+    gradients, handed, requires = [], [], []
+    if header.get("grad"):
+        requires = _requires_grad(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
+        found, handed = _gradients(model, _arranged(arguments, draw.layouts, device), evaluation.arithmetic, outputs,
+                                   int(header["call_seed"]), str(header["grad"]))
+        for name, leaf in found.items():
+            meta, parts = leaf.to_parts()
+            gradients.append([name, meta, list(parts)])
+            flat += parts.values()
+        flat += handed
     reply: dict[str, Any] = {
+        "gradients": gradients, "cotangents": len(handed), "requires_grad": requires,
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
@@ -314,6 +325,47 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "mutated": mutated, "aliases": aliases,
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
+
+
+def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
+    """Per output tensor, whether it carries a gradient when every floating input asks for one."""
+    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    for tensor in arguments.tensors():
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.requires_grad_(True)
+    torch.manual_seed(seed)
+    try:
+        with torch.enable_grad():
+            return [t.requires_grad for t in _leaves_of(own(*arguments.args, **arguments.kwargs))]
+    except RuntimeError:
+        # in-place on a leaf that requires grad: such a reference is not for training
+        return []
+
+
+def _gradients(model: Any, fed: Any, arithmetic: Any, outputs: Any, seed: int,
+               kind: str) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    """Truth of every gradient by `input:POSITION` or `parameter:NAME`, and the gradients fed to the outputs.
+
+    The latter come one per output tensor, empty for those that take none.
+    """
+    from torch.utils import _pytree as pytree
+
+    from assay import oracle
+
+    args, kwargs = list(fed.args), dict(fed.kwargs)
+    vjp = oracle.evaluate_vjp(model, args, kwargs, grad_seed=seed, grad_kind=kind, seed=seed, arithmetic=arithmetic)
+    leaves = pytree.tree_leaves((args, kwargs))
+    position = {i: n for n, i in enumerate(i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor))}
+    found = {}
+    for name, leaf in zip(oracle.gradient_names(model, args, kwargs), vjp.leaves, strict=True):
+        kind_of, _, which = name.partition(" ")
+        is_input = kind_of == "input" and which.isdigit() and int(which) in position
+        found[f"input:{position[int(which)]}" if is_input else f"parameter:{name}"] = leaf
+    flat = pytree.tree_leaves(outputs, is_leaf=lambda v: v is None)
+    handed = [torch.zeros(0) if g is None else g.cpu()
+              for v, g in zip(flat, oracle.cotangents(outputs, seed, kind), strict=True)
+              if isinstance(v, torch.Tensor)]
+    return found, handed
 
 
 def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:
