@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.gates import Context, Gate, Verdict
-from assay.gates.base import SILENT
+from assay.gates.base import NEED_ONE_RESULT, SILENT
 from assay.probe.record import Record
 from assay.report.model import (
     CandidateInfo,
@@ -29,6 +29,10 @@ def visible(gate: Gate, records: Sequence[Record]) -> list[Record]:
 def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool) -> tuple[GateResult, Verdict]:
     """Judge one gate. A fault of the gate itself is its outcome `error`, never a pass."""
     planned = sum(1 for r in records if r.probe.gate == gate.slug)
+    if ctx.study.random and gate.slug in NEED_ONE_RESULT:
+        return GateResult(id=gate.id, slug=gate.slug, outcome=Outcome.NOT_APPLICABLE,
+                          reason=Reason.REFERENCE_RANDOM, blocking=blocking, probes_planned=planned,
+                          note="the reference is random: only its distribution is an obligation"), Verdict()
     try:
         verdict = gate.judge(ctx, visible(gate, records))
     except Exception as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from assay.contract import Contract
 from assay.contract.domain import narrowed
 from assay.gates import Context, Gate
+from assay.gates.base import NEED_ONE_RESULT
 from assay.probe.model import Probe
 from assay.task.facts import Study
 
@@ -67,7 +68,8 @@ def make_plan(gates: Sequence[Gate], ctx: Context) -> list[Probe]:
     groups = []
     for gate in gates:
         group = []
-        for probe in gate.plan(ctx):
+        random = ctx.study.random and gate.slug in NEED_ONE_RESULT
+        for probe in () if random else gate.plan(ctx):
             unique, turn = probe.id, 2
             while unique in seen:
                 unique, turn = f"{probe.id}#{turn}", turn + 1

@@ -432,7 +432,7 @@ def _forms() -> Iterator[tuple[str, str]]:
     yield "form-zero_dim", _file("N = 3", "return x * 2", "[torch.randn(())]")
     yield "form-five_dims", _file("A = 2\nB = 3\nC = 4\nD = 5\nE = 6", "return x.permute(4, 3, 2, 1, 0).sum(0)", "[torch.randn(A, B, C, D, E)]")
     yield "form-function_entry", (
-        "import torch\n\nROWS = 5\nCOLS = 40\n\ndef Model():\n    return lambda x: torch.softmax(x, -1)\n\n"
+        "import torch\n\nROWS = 5\nCOLS = 40\n\ndef Model(x):\n    return torch.softmax(x, -1)\n\n"
         "def get_inputs():\n    return [torch.randn(ROWS, COLS)]\n\ndef get_init_inputs():\n    return []\n")
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
 from assay.gates.numbers import class_reason, compare_call, finding, same_form, shown, unravel
+from assay.gates.ordinary import wrong_plainly
 from assay.oracle import LeafTruth
 from assay.probe.model import Draw, Injection, Probe
 from assay.probe.record import FAULTS, Output, Record
 from assay.report.model import Finding
+from assay.task.facts import InputLeaf
 from assay.vocabulary import EffortTier, Reason, Tier
 
-POSITIONS = {
-    EffortTier.QUICK: (0.41,),
-    EffortTier.STANDARD: (0.0, 0.41, 0.9999),
-    EffortTier.DEEP: (0.0, 0.13, 0.25, 0.41, 0.5, 0.77, 0.9999),
-}
+PLACES = {EffortTier.QUICK: 1, EffortTier.STANDARD: 4, EffortTier.DEEP: 10}
+"""Places of each input that a NaN is put into, one at a time; infinities take half of them."""
+PROBES = {EffortTier.QUICK: 8, EffortTier.STANDARD: 40, EffortTier.DEEP: 200}
+_SCATTERED = 6
+"""Elements of each input poisoned together at the end."""
 
 
 class Nonfinite:
@@ -31,23 +35,35 @@ class Nonfinite:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Each wanted value at an edge, inside and at the end of each floating input."""
-        wanted = [v for v, policy in (("nan", ctx.contract.exceptional.nan), ("inf", ctx.contract.exceptional.inf),
-                                      ("-inf", ctx.contract.exceptional.inf)) if policy != "ignore"]
-        probes = []
-        floating = [i for i, leaf in enumerate(ctx.study.tensor_inputs())
+        """A control, then each wanted value inside, at tile borders and at the ends of each input."""
+        policy = ctx.contract.exceptional
+        wanted = [v for v, clause in (("nan", policy.nan), ("inf", policy.inf), ("-inf", policy.inf))
+                  if clause != "ignore"]
+        floating = [(i, leaf) for i, leaf in enumerate(ctx.study.tensor_inputs())
                     if leaf.dtype.startswith(("float", "bfloat"))]
-        for i in floating:
-            for value in wanted:
-                places = POSITIONS[ctx.tier] if value == "nan" else POSITIONS[ctx.tier][:2]
-                for place in places:
-                    probes.append(self._probe(ctx, f"{value}@{i}:{place:g}", (Injection(leaf=i, position=place, value=value),)))
-        if floating and "nan" in wanted and not ctx.quick:
+        if not wanted or not floating or ctx.study.random:
+            return []
+        queues = [list(self._one_by_one(ctx, i, leaf, wanted)) for i, leaf in floating]
+        depth = max(map(len, queues))
+        alone = [queue[turn] for turn in range(depth) for queue in queues if turn < len(queue)]
+        control = single(self, "control", Draw(seed=ctx.draw_seed(self.slug, "control")), ctx.small,
+                         kind="control")
+        probes = [control, *alone[: PROBES[ctx.tier]]]
+        if "nan" in wanted and not ctx.quick:
             # one kind only: mixed infinities would meet in sums, and then a skipped structural zero shows
             scattered = tuple(Injection(leaf=i, position=(k * 0.137 + 0.05 * i) % 1, value="nan")
-                              for i in floating for k in range(6))
+                              for i, _ in floating for k in range(_SCATTERED))
             probes.append(self._probe(ctx, "scattered", scattered))
         return probes
+
+    def _one_by_one(self, ctx: Context, leaf: int, fact: InputLeaf, wanted: Sequence[str]) -> Iterator[Probe]:
+        """Probes of one input, the values taking turns over its places."""
+        shape = tuple(axis.at(ctx.study.complete(ctx.small)) for axis in fact.axes)
+        for turn, (name, position) in enumerate(places(shape, ctx.blocks, PLACES[ctx.tier])):
+            for value in wanted:
+                if value == "nan" or turn < max(1, PLACES[ctx.tier] // 2):
+                    injected = Injection(leaf=leaf, position=position, value=value)
+                    yield self._probe(ctx, f"{value}@{leaf}:{name}", (injected,))
 
     def _probe(self, ctx: Context, name: str, injections: tuple[Injection, ...]) -> Probe:
         return single(self, name, Draw(seed=ctx.draw_seed(self.slug, name), injections=injections), ctx.small,
@@ -57,44 +73,113 @@ class Nonfinite:
         """Compare the class of every decided element; then the finite rest."""
         policy = ctx.contract.exceptional
         if policy.nan == "ignore" and policy.inf == "ignore":
-            return Verdict(inapplicable=Reason.BY_CONTRACT)
+            return Verdict(inapplicable=Reason.BY_CONTRACT, note="the contract waives NaN and infinities")
+        if ctx.study.random:
+            return Verdict(inapplicable=Reason.REFERENCE_RANDOM,
+                           note="the reference is random: where a value arrives differs from call to call")
         mine = own(self, records)
         if not mine:
             return Verdict(inapplicable=Reason.NO_SUCH_INPUT, note="no floating input")
         verdict = Verdict()
+        # where the candidate is wrong without an injection, the finite rest tells nothing of one
+        sound = not wrong_plainly(r for r in mine if r.probe.kind == "control")
+        tally: Counter[tuple[str, bool]] = Counter()
         for record in mine:
+            if record.probe.kind == "control":
+                continue
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
             elif record.observation.status in FAULTS:
+                if not sound:
+                    verdict.undecided[Reason.RAISED] += 1
+                    continue
                 verdict.decided += 1
                 verdict.findings.append(fault_finding(self, record, Tier.VIOLATION))
+                tally[record.probe.kind, False] += 1
             elif not same_form(record.truths[0], record.observation.calls[0]):
                 verdict.undecided[Reason.SHAPE] += 1
             else:
+                found = self._classes(ctx, record) or (self._rest(record) if sound else [])
+                if not sound and not found:
+                    verdict.undecided[Reason.VALUE] += 1
+                    continue
                 verdict.decided += 1
-                verdict.findings += self._classes(record)
-        verdict.findings = distinct(verdict.findings)
+                verdict.findings += found
+                tally[record.probe.kind, not found] += 1
+        verdict.note = _note(tally)
+        verdict.findings = distinct(verdict.findings, limit=12)
         return verdict
 
-    def _classes(self, record: Record) -> list[Finding]:
+    def _classes(self, ctx: Context, record: Record) -> list[Finding]:
+        """Outputs in which an element is of another class than the reference's."""
         found = []
-        truth = record.truths[0]
-        for output, leaf in zip(record.observation.calls[0].outputs, truth.leaves, strict=True):
+        policy = ctx.contract.exceptional
+        clause = policy.nan if record.probe.kind == "nan" else policy.inf
+        for output, leaf in zip(record.observation.calls[0].outputs, record.truths[0].leaves, strict=True):
             if leaf.kind not in ("float", "complex"):
                 continue
-            index = _class_differs(leaf, output)
-            if index is not None:
+            wrong = _class_differs(leaf, output, native_decides=clause == "reference")
+            for reason, index, count in _by_reason(leaf, output, wrong):
                 expected, actual = leaf.native[index].item(), output.tensor[index].item()
                 found.append(Finding(
-                    gate=self.id, slug=self.slug, reason=class_reason(expected, actual), tier=Tier.VIOLATION,
-                    tolerance_free=True, output=output.path, index=index, expected=shown(expected),
-                    actual=shown(actual), detail={"injected": record.probe.kind}, probe=record.probe.id))
-        if not found:
-            for compared in compare_call(record, 0):
-                if not compared.result.ok and compared.truth.kind in ("float", "complex"):
-                    leak = finding(self, record, compared, Tier.VIOLATION)
-                    found.append(leak.model_copy(update={"reason": Reason.LEAKED}))
+                    gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
+                    output=output.path, index=index, expected=shown(expected), actual=shown(actual),
+                    detail={"injected": record.probe.kind, "elements": count,
+                            "clause": "nan" if record.probe.kind == "nan" else "inf"}, probe=record.probe.id))
         return found
+
+    def _rest(self, record: Record) -> list[Finding]:
+        """Finite elements that came out wrong beside the injected one."""
+        found = []
+        for compared in compare_call(record, 0):
+            if not compared.result.ok and compared.truth.kind in ("float", "complex"):
+                leak = finding(self, record, compared, Tier.VIOLATION)
+                detail = {**leak.detail, "injected": record.probe.kind}
+                found.append(leak.model_copy(update={"reason": Reason.LEAKED, "detail": detail}))
+        return found
+
+
+def places(shape: Sequence[int], blocks: Sequence[int], count: int) -> list[tuple[str, float]]:
+    """Names and relative positions of elements worth poisoning, the most telling first.
+
+    Inside, at the last element, on both sides of the border of each block along the last dimension, at the
+    first element, and on both sides of a border between rows.
+
+    Args:
+        shape: of the input.
+        blocks: block constants of the candidate.
+        count: most places.
+    """
+    total = math.prod(shape)
+    if total == 0:
+        return []
+    width = shape[-1] if shape else 1
+    rows = total // width
+    inner = (rows // 2) * width
+    flats = {"inside": int(0.41 * total), "last": total - 1}
+    # the border nearest to the middle first; blocks of a few elements are vectors more often than tiles
+    near = sorted(set(blocks), key=lambda block: (block < 8, abs(math.log2(block / max(1, width // 2)))))
+    for block in [block for block in near if block < width][:3]:
+        flats[f"before-{block}"] = inner + block - 1
+        flats[f"at-{block}"] = inner + block
+    flats |= {"first": 0, "row-end": min(total - 1, inner + width - 1), "row-start": inner,
+              "early": int(0.13 * total)}
+    chosen: dict[int, str] = {}
+    for name, flat in flats.items():
+        chosen.setdefault(flat, name)
+    # the middle of the element, so that rounding of the fraction cannot move it
+    return [(name, (flat + 0.5) / total) for flat, name in list(chosen.items())[:count]]
+
+
+def _note(tally: Counter[tuple[str, bool]]) -> str | None:
+    """How many probes failed under each clause: a swallowed NaN is one that some teams waive."""
+    parts = []
+    for name, kinds in (("NaN", ("nan",)), ("Inf", ("inf", "-inf"))):
+        failed = sum(tally[kind, False] for kind in kinds)
+        total = failed + sum(tally[kind, True] for kind in kinds)
+        if total:
+            parts.append(f"{failed} of {total} {name} probes failed")
+    return ", ".join(parts) or None
 
 
 def _kinds(tensor: torch.Tensor) -> torch.Tensor:
@@ -109,10 +194,27 @@ def _kinds(tensor: torch.Tensor) -> torch.Tensor:
     return kinds
 
 
-def _class_differs(leaf: LeafTruth, output: Output) -> tuple[int, ...] | None:
-    """First element whose class differs where native and float64 reference agree on one."""
+def _class_differs(leaf: LeafTruth, output: Output, *, native_decides: bool) -> torch.Tensor:
+    """Mask of elements whose class differs where native and float64 reference agree on one.
+
+    Args:
+        leaf: truth of the output.
+        output: what the candidate returned.
+        native_decides: take the native reference's class even where float64 gives another.
+    """
     native, wide, actual = _kinds(leaf.native), _kinds(leaf.y), _kinds(output.tensor)
-    wrong = (native != actual) & (native == wide) & leaf.decided
-    if not bool(wrong.any()):
-        return None
-    return unravel(int(wrong.reshape(-1).nonzero()[0]), tuple(leaf.native.shape))
+    agreed = (native == wide) & leaf.decided
+    return (native != actual) & (agreed | (leaf.decided if native_decides else agreed))
+
+
+def _by_reason(leaf: LeafTruth, output: Output,
+               wrong: torch.Tensor) -> Iterator[tuple[Reason, tuple[int, ...], int]]:
+    """Each reason among the wrong elements, with its first element and their number."""
+    flats = wrong.reshape(-1).nonzero().reshape(-1).tolist()
+    seen: dict[Reason, list[int]] = {}
+    shape = tuple(leaf.native.shape)
+    for flat in flats[:4096]:
+        index = unravel(flat, shape)
+        seen.setdefault(class_reason(leaf.native[index].item(), output.tensor[index].item()), []).append(flat)
+    for reason, members in seen.items():
+        yield reason, unravel(members[0], shape), len(members)

@@ -23,9 +23,11 @@ class Repeatability:
 
     def plan(self, ctx: Context) -> list[Probe]:
         """Five calls on one draw, at the native sizes and at small ones."""
-        if ctx.contract.determinism == "none" or ctx.study.random:
+        if ctx.contract.determinism == "none" or ctx.study.random or "output" in ctx.study.stateful:
             return []
-        calls = (Call(), Call(), Call(storage="same"), Call(), Call(storage="same"))
+        # where the reference changes its inputs, the very same tensors hold other values the second time
+        again = Call() if ctx.study.mutates else Call(storage="same")
+        calls = (Call(), Call(), again, Call(), again)
         places = {"native": ctx.sizes, "small": ctx.small}
         if ctx.small == ctx.sizes or ctx.quick:
             places.pop("native")
@@ -41,6 +43,9 @@ class Repeatability:
             return Verdict(inapplicable=Reason.BY_CONTRACT)
         if ctx.study.random:
             return Verdict(inapplicable=Reason.REFERENCE_RANDOM, note="the reference draws random numbers")
+        if "output" in ctx.study.stateful:
+            return Verdict(inapplicable=Reason.NOTHING_TO_VARY,
+                           note="the reference's own result changes from call to call")
         verdict = Verdict()
         for record in own(self, records):
             if (reason := undecided_reason(record)) is not None:

@@ -61,6 +61,9 @@ class Statelessness:
 
     def _probe(self, ctx: Context, kind: str, draws: tuple[Draw, ...], calls: Iterable[Call],
                conditions: tuple[str, ...] = ()) -> Probe:
+        if ctx.study.mutates:
+            # the reference changes its inputs: the very same tensors hold other values the second time
+            calls = [c.model_copy(update={"storage": "fresh"}) if c.storage == "same" else c for c in calls]
         return Probe(id=f"{self.slug}/{kind}", gate=self.slug, kind=kind, sizes=ctx.small, draws=draws,
                      calls=tuple(calls), conditions=conditions)
 

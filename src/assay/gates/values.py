@@ -5,23 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from assay.gates.base import (
-    Context,
-    Verdict,
-    distinct,
-    fault_finding,
-    own,
-    single,
-    undecided_reason,
-)
-from assay.gates.numbers import compare_record, decides, finding
+from assay.gates.base import Context, Verdict, distinct, own, single, undecided_reason
+from assay.gates.distribution import ERROR_PROBABILITY, Pair, Shift, two_sample
+from assay.gates.numbers import same_form
+from assay.gates.ordinary import judge_record
 from assay.probe import values
-from assay.probe.model import Draw, Probe
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Record
+from assay.report.model import Finding
 from assay.vocabulary import EffortTier, Reason, Tier
 
-DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 12}
+DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 8, EffortTier.DEEP: 12}
 VARIANTS = {EffortTier.QUICK: 4, EffortTier.STANDARD: 28, EffortTier.DEEP: 64}
+SLOW_DRAWS = 4
+"""Task draws where a call is slow."""
+SLOW_SECONDS = 0.2
+"""Seconds of a call from which it counts as slow."""
+SAMPLES = {EffortTier.QUICK: 32, EffortTier.STANDARD: 64, EffortTier.DEEP: 128}
+"""Draws that the distribution of a random reference is judged by."""
 _TELLING = ("wide10", "narrow", "all_negative", "constant_rows", "zeros")
 """Variations worth trying on one input alone first."""
 
@@ -37,26 +38,43 @@ class Values:
 
     def plan(self, ctx: Context) -> list[Probe]:
         """Task draws, then variations of all inputs together, then of each input alone."""
-        probes = [
-            single(self, f"draw-{i}", Draw(seed=ctx.draw_seed("values", i)), ctx.sizes)
-            for i in range(DRAWS[ctx.tier])
-        ]
-        if any(p.requires_grad for p in ctx.study.parameters):
+        if ctx.study.random:
+            return [self._first(ctx, 0), self._samples(ctx)]
+        slow = ctx.call_seconds > SLOW_SECONDS and not ctx.deep
+        count = min(DRAWS[ctx.tier], SLOW_DRAWS) if slow else DRAWS[ctx.tier]
+        probes = [self._first(ctx, i) for i in range(count)]
+        trained = any(fact.requires_grad for fact in ctx.study.parameters)
+        if trained and ctx.contract.domain.vary_parameters:
             probes += [
-                single(self, f"parameters-{i}", Draw(seed=ctx.draw_seed("values", "parameters", i)), ctx.sizes,
-                       parameters=i)
+                single(self, f"parameters-{i}", Draw(seed=ctx.draw_seed("values", "parameters", i)),
+                       ctx.sizes, parameters=i)
                 for i in range(1, 2 if ctx.quick else 3)
             ]
         return probes + self._variations(ctx)
+
+    def _first(self, ctx: Context, number: int) -> Probe:
+        return single(self, f"draw-{number}", Draw(seed=ctx.draw_seed("values", number)), ctx.sizes)
+
+    def _varied(self, ctx: Context, name: str, leaf: int) -> Draw:
+        return Draw(seed=ctx.draw_seed("values", name, leaf), variant=name, leaves=(leaf,))
+
+    def _samples(self, ctx: Context) -> Probe:
+        """Many draws, each called once, for the distribution of a random reference."""
+        count = SAMPLES[EffortTier.QUICK if ctx.call_seconds > SLOW_SECONDS else ctx.tier]
+        draws = tuple(Draw(seed=ctx.draw_seed("values", "sample", i)) for i in range(count))
+        return Probe(id=f"{self.slug}/distribution", gate=self.slug, kind="distribution", sizes=ctx.small,
+                     draws=draws, calls=tuple(Call(draw=i) for i in range(count)))
 
     def _variations(self, ctx: Context) -> list[Probe]:
         leaves = [leaf for leaf in ctx.study.tensor_inputs() if leaf.structure is not None]
         admitted = [values.variants(leaf.structure) if leaf.structure else () for leaf in leaves]
         groups = list(dict.fromkeys(admitted))
         # inputs of different kinds take turns, so that a mask is varied as early as a matrix is
-        names = list(dict.fromkeys(n for turn in itertools.zip_longest(*groups) for n in turn if n is not None))
+        turns = itertools.zip_longest(*groups)
+        names = list(dict.fromkeys(name for turn in turns for name in turn if name is not None))
         joint = [
-            single(self, name, Draw(seed=ctx.draw_seed("values", name), variant=name), ctx.sizes) for name in names
+            single(self, name, Draw(seed=ctx.draw_seed("values", name), variant=name), ctx.sizes)
+            for name in names
         ]
         alone = []
         if len(leaves) > 1:
@@ -65,28 +83,57 @@ class Values:
                 takers = [i for i, group in enumerate(admitted) if name in group]
                 if len(takers) > 1:
                     alone += [
-                        single(self, f"{name}@{i}",
-                               Draw(seed=ctx.draw_seed("values", name, i), variant=name, leaves=(i,)), ctx.sizes)
-                        for i in takers
+                        single(self, f"{name}@{i}", self._varied(ctx, name, i), ctx.sizes) for i in takers
                     ]
         limit = VARIANTS[ctx.tier]
         return joint[:limit] + alone[: max(limit // 2, len(leaves))]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
-        """Every output of every draw within its tolerance."""
+        """Every output of every draw within its tolerance; of a random reference, its distribution."""
         verdict = Verdict()
         for record in own(self, records):
-            if (reason := undecided_reason(record)) is not None:
-                verdict.undecided[reason] += 1
-            elif record.observation.status in FAULTS:
-                verdict.decided += 1
-                verdict.findings.append(fault_finding(self, record, Tier.WRONG))
+            if record.probe.kind == "distribution":
+                self._distribution(record, verdict)
             else:
-                compared = compare_record(record)
-                if not decides(compared):
-                    verdict.undecided[Reason.UNSTABLE_REFERENCE] += 1
-                    continue
-                verdict.decided += 1
-                verdict.findings += [finding(self, record, c) for c in compared if not c.result.ok]
+                judge_record(self, record, verdict, Tier.WRONG)
+        if ctx.study.weak:
+            weak = " or ".join(f"a {name} function" for name in ctx.study.weak)
+            verdict.note = f"weak task: {weak} would pass the usual check"
         verdict.findings = distinct(verdict.findings)
         return verdict
+
+    def _distribution(self, record: Record, verdict: Verdict) -> None:
+        """Compare distributions; the error probability is shared among the outputs."""
+        if undecided_reason(record) is not None or record.observation.status in FAULTS:
+            judge_record(self, record, verdict, Tier.WRONG)
+            return
+        if not all(same_form(record.truth_of(i), call) for i, call in enumerate(record.observation.calls)):
+            verdict.undecided[Reason.SHAPE] += 1
+            return
+        verdict.decided += 1
+        groups = _pairs(record)
+        for place, pairs in groups.items():
+            shift = two_sample(pairs, ERROR_PROBABILITY / len(groups))
+            if shift is not None:
+                verdict.findings.append(self._shifted(record, place, shift))
+        verdict.note = (f"the reference is random: distributions compared on {len(record.probe.draws)} "
+                        f"draws, error probability {ERROR_PROBABILITY:g}")
+
+    def _shifted(self, record: Record, place: str, shift: Shift) -> Finding:
+        return Finding(
+            gate=self.id, slug=self.slug, reason=Reason.VALUE, tier=Tier.WRONG, tolerance_free=False,
+            output=place, expected=f"{shift.statistic} {shift.reference:.6g}",
+            actual=f"{shift.statistic} {shift.candidate:.6g}",
+            detail={"probability": shift.probability, "larger_on": shift.larger, "draws": shift.draws},
+            probe=record.probe.id)
+
+
+def _pairs(record: Record) -> dict[str, list[Pair]]:
+    """Reference and candidate of every draw, by the place of the output; floating outputs only."""
+    groups: dict[str, list[Pair]] = {}
+    for number, call in enumerate(record.observation.calls):
+        for output, leaf in zip(call.outputs, record.truth_of(number).leaves, strict=True):
+            if leaf.kind in ("float", "complex") and output.dtype == leaf.dtype.removeprefix("torch."):
+                slack = float(leaf.tolerance.mean()) if leaf.tolerance.numel() else 0.0
+                groups.setdefault(output.path, []).append(Pair(leaf.native, output.tensor, slack))
+    return groups
