@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from assay.task.facts import SizeKind, Study, TaskSize
+if TYPE_CHECKING:
+    # the study itself plans small sizes with these functions
+    from assay.task.facts import SizeKind, Study, TaskSize
 
 BESIDE = 13
 """What the other sizes are while one is varied: several rows, and aligned with nothing."""

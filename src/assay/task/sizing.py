@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -41,10 +42,11 @@ class Explored:
 
 
 def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | None:
-    """A trial at smaller sizes that the reference accepts, with few elements; None if none was found.
+    """A trial that the reference accepts, with few elements; None if none was found.
 
-    All integers are halved together, so that divisibility between them lives as long as it can. Where the
-    reference rejects that (an image too small for its layers), some are put back.
+    The native sizes serve where they are small. Else all integers are halved together, so that divisibility
+    between them lives as long as it can. Where the reference rejects that (an image too small for its
+    layers), some are put back.
 
     Args:
         lab: runs the trials.
@@ -53,14 +55,17 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
     """
     best: Trial | None = None
     smallest: dict[str, int] | None = None
-    rungs = list(_ladder(native))
+    rungs: list[dict[str, int]] = [{}, *_ladder(native)]
+    growth = _growth(lab, rungs)
     for sizes in rungs:
         last = sizes == rungs[-1]
         made = lab.run(sizes, upto="model", ceiling=_HEAVY if last else elements * 16)
         # weights may be many at any size; the last rung is tried whatever it weighs
         if made.too_large or (weight(made) > elements * 4 and not last):
             continue
-        smallest = smallest or sizes
+        if not last and growth is not None and growth(weight(made)) > elements * 16:
+            continue
+        smallest = sizes if smallest is None else smallest
         if made.error:
             break
         trial = lab.run(sizes)
@@ -69,11 +74,29 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
         best = trial
         if weight(made) <= elements:
             break
-    if best is None and smallest is not None:
+    if best is None and smallest:
         # from the smallest sizes of all a raise costs least; they may be too small in several ways at once
         for start in (rungs[-1], smallest):
             best = best or _put_back(lab, native, start, elements)
     return best
+
+
+def _growth(lab: Lab, rungs: Sequence[Mapping[str, int]]) -> Callable[[int], float] | None:
+    """Elements of the outputs as a power of those that go in, from two small trials; None if they fail.
+
+    The output of an outer product is the square of its inputs: what is cheap to make may be ruinous to run.
+    """
+    if not rungs:
+        return None
+    low, high = (lab.run(rungs[max(0, len(rungs) - back)]) for back in (1, 4))
+    if not (low.accepted and high.accepted):
+        return None
+    weights = weight(low), weight(high)
+    made = max(1, _outputs(low)), max(1, _outputs(high))
+    if weights[1] <= weights[0] or weights[0] == 0:
+        return None
+    power = max(0.0, math.log(made[1] / made[0]) / math.log(weights[1] / weights[0]))
+    return lambda elements: made[1] * (elements / weights[1]) ** power
 
 
 def _ladder(native: Mapping[str, int]) -> Iterator[dict[str, int]]:
@@ -184,8 +207,8 @@ def _first_move(
     name, value = integer.name, values[integer.name]
     record = Explored((name,), value)
     _note(record, value, start, start)
-    choices = [v for v in dict.fromkeys((2 * value, value + 1, value + 2, 3 * value, value // 2)) if v > 0]
-    for choice in [v for v in choices if v != value][:4]:
+    choices = [v for v in dict.fromkeys((2 * value, value + 1, value // 2, value + 2, 3 * value)) if v > 0]
+    for choice in [v for v in choices if v != value]:
         if lab.out_of_time:
             break
         if _try(lab, start, record, choice).accepted:

@@ -122,7 +122,7 @@ def _choose(lab: Lab, native: Mapping[str, int], max_elements: int) -> tuple[Tri
             return made, made
     weight = sum(t.numel() for t in made.inputs.tensors()) if made.inputs else 0
     weight += sum(t.numel() for _, t in state_of(made.model))
-    if weight > 2 * SMALL_ELEMENTS:
+    if weight > SMALL_ELEMENTS // 4:
         small = reduce(lab, native, elements=SMALL_ELEMENTS)
         if small is not None:
             return made, small

@@ -17,7 +17,11 @@ class Usage:
         self.rebound: set[str] = set()
         bound_once: set[str] = set()
         for statement in tree.body:
-            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            names = {
+                node.id
+                for node in ast.walk(statement)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            }
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
                 defaults = [*statement.args.defaults, *filter(None, statement.args.kw_defaults)]
                 self._add(statement.name, _names([*defaults, *statement.decorator_list]))
