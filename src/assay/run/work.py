@@ -186,13 +186,18 @@ def _lanes(pointers: Any, mask: Any) -> int:
 
 @contextmanager
 def _replaced(owner: Any, **functions: Callable[..., Any]) -> Iterator[None]:
+    """Put functions in place of an object's methods; whatever stood there before comes back."""
+    before = {name: vars(owner)[name] for name in functions if name in vars(owner)}
     for name, function in functions.items():
         object.__setattr__(owner, name, function)
     try:
         yield
     finally:
         for name in functions:
-            object.__delattr__(owner, name)
+            if name in before:
+                object.__setattr__(owner, name, before[name])
+            else:
+                object.__delattr__(owner, name)
 
 
 def digest(tensor: torch.Tensor) -> str:
