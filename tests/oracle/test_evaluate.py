@@ -275,3 +275,18 @@ def test_a_small_row_is_not_excused_by_a_large_one() -> None:
 def test_unknown_operators_are_named() -> None:
     evaluation = evaluate(lambda x: torch.histc(x, 8, -2, 2), [draw(64)])
     assert evaluation.unmodelled == ("histc",)
+
+
+def test_products_under_autocast_are_judged_at_its_precision() -> None:
+    module, x = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 16)), draw(16, 64)
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return module(x)
+
+    truth = evaluate(reference, [x]).leaves[0]
+    assert truth.dtype == "torch.bfloat16"
+    assert bool(truth.decided.all())
+    with torch.no_grad():
+        assert compare(truth, module(x).bfloat16()).ok
+        assert not compare(truth, (module(x) * 1.1).bfloat16()).ok

@@ -6,7 +6,7 @@
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for
 from assay.oracle.compare import Comparison, Reason, compare
 from assay.oracle.dominant import contributions, with_dominant
-from assay.oracle.evaluate import RUNS, evaluate
+from assay.oracle.evaluate import RUNS, evaluate, warm_up
 from assay.oracle.fingerprint import Fingerprint, ModeTruth, alternatives, attribute, fingerprint
 from assay.oracle.truth import LAMBDA, ErrorText, Evaluation, IndexTruth, LeafTruth, Parts
 from assay.oracle.vjp import cotangents, evaluate_vjp, gradient_names
@@ -34,5 +34,6 @@ __all__ = [
     "evaluate_vjp",
     "fingerprint",
     "gradient_names",
+    "warm_up",
     "with_dominant",
 ]

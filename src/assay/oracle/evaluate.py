@@ -140,7 +140,8 @@ def on_grid(module: Reference, values: Any) -> bool:
     tensors = [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor)]
     if isinstance(module, torch.nn.Module):
         tensors += [*module.parameters(), *module.buffers()]
-    floating = [t.detach() for t in tensors if t.dtype.is_floating_point and t.numel()]
+    strided = [t for t in tensors if t.layout == torch.strided]
+    floating = [t.detach() for t in strided if t.dtype.is_floating_point and t.numel()]
     for t in floating:
         sample = t.reshape(-1)[:64].double()
         if not bool((sample * 2.0**24 == (sample * 2.0**24).round()).all()):
@@ -168,7 +169,7 @@ def truths(
         except Exception as error:
             return Evaluation([], _text(error), (), {}, False, time.perf_counter() - start, arithmetic)
         size += sum(t.numel() for t in native if isinstance(t, torch.Tensor))
-        group = max(1, min(runs, MEMORY // max(1, 8 * 4 * size)))
+        group = max(1, min(runs, _memory(native) // max(1, 8 * 4 * size)))
         base = FP64_GAIN if arithmetic.accumulate == "fp64" else 1.0
         try:
             first, exact, deviations = _passes(call, dtype, arithmetic, runs, group, seed, base, grid)
@@ -195,6 +196,23 @@ def truths(
         seconds=time.perf_counter() - start,
         arithmetic=arithmetic,
     )
+
+
+def _memory(native: list[Any]) -> int:
+    """Bytes that the stacks of one pass may take on the device where the reference runs."""
+    for value in native:
+        if isinstance(value, torch.Tensor) and value.is_cuda:
+            free, _ = torch.cuda.mem_get_info(value.device)
+            return max(MEMORY, int(free) // 3)
+    return MEMORY
+
+
+def warm_up() -> None:
+    """Do what the first evaluation of a process would do once: import the decompositions, draw the noise.
+
+    Takes seconds; meant for a parent process from which workers are forked. Touches no accelerator.
+    """
+    evaluate(torch.nn.functional.softmax, [torch.ones(2, 2)], {"dim": -1})
 
 
 def _text(error: BaseException) -> ErrorText:

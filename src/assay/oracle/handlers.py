@@ -248,6 +248,16 @@ def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     return out
 
 
+def _spaced(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """linspace and logspace: points computed from both ends, with a rounding relative to the larger of them."""
+    out = _factory(replay, func, args, kwargs)
+    if not isinstance(out, torch.Tensor) or not is_real_or_complex(out.dtype) or out.numel() == 0:
+        return out
+    replay.note(func)
+    logarithmic = str(func._schema.name).endswith("logspace")
+    return replay.absolute(out, 4.0 * out.abs() if logarithmic else out.abs().amax().expand(out.shape))
+
+
 def _remember(replay: Replay, out: Any, dtype: torch.dtype) -> None:
     if not replay.depth and isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
         replay.set_nominal(out, dtype)
@@ -554,6 +564,8 @@ for _name in ("_to_copy",):
     RULES[f"aten::{_name}"] = _to_copy
 RULES["prims::convert_element_type"] = _convert
 RULES["aten::copy_"] = _copy_
+for _name in ("linspace", "logspace"):
+    RULES[f"aten::{_name}"] = _spaced
 for _name in ("fill_", "zero_"):
     RULES[f"aten::{_name}"] = _fill_
 for _name in ("_local_scalar_dense", "equal", "is_nonzero", "allclose"):

@@ -21,7 +21,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from assay.oracle.arithmetic import FORMAT, UNIT, Arithmetic, is_real_or_complex, round_to, wide_dtype
+from assay.oracle.arithmetic import DTYPE, FORMAT, UNIT, Arithmetic, is_real_or_complex, round_to, wide_dtype
 from assay.oracle.noise import WINDOW, Noise
 
 Rule = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -40,6 +40,9 @@ BATCHED: dict[str, Batched] = {}
 
 UNROUNDED: set[str] = set()
 """Names of handlers whose results are copies of numbers that were stored already."""
+
+PRODUCT_HANDLERS = {"_matmul", "_add_product", "_convolution", "_attention"}
+"""Names of handlers of the operators that autocast runs in its narrow dtype."""
 
 _PURGE_BYTES = 1 << 27
 
@@ -159,6 +162,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.mixed = False
         self.only = list(only) if only is not None else None
         self.current = ""
+        self.autocast: str | None = None
         self._bytes = 0
 
     # The dispatch protocol.
@@ -174,7 +178,9 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self.depth == 0 and not func.is_view:
                 if self.mixed:
                     self._propagate(args, out)
-                if self.arithmetic.storage is not None and handler.__name__ not in UNROUNDED:
+                if self.autocast is not None and handler.__name__ in PRODUCT_HANDLERS:
+                    out = map_tensors(out, self.cast_down)
+                elif self.arithmetic.storage is not None and handler.__name__ not in UNROUNDED:
                     out = map_tensors(out, self.stored)
         return out
 
@@ -192,6 +198,17 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`deeper`, from within a handler, where the mode is off and must be entered again."""
         with self.deeper(), self:
             yield
+
+    def cast_down(self, t: torch.Tensor) -> torch.Tensor:
+        """Result of a product under autocast: of the autocast dtype natively, and rounded to it."""
+        assert self.autocast is not None
+        rounded = self.rounding(t, self.autocast)
+        found = self.record(rounded)
+        if rounded is not t:
+            found.unrounded = t
+            found.stored = self.autocast
+        self.set_nominal(rounded, DTYPE[self.autocast])
+        return rounded
 
     def stored(self, t: torch.Tensor) -> torch.Tensor:
         """Result `t` of one operator of the reference, after a store in the task's narrow dtype if any."""
@@ -504,6 +521,8 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.rounded is not None:
             return round_to(t, self.rounded) if is_real_or_complex(t.dtype) else t
         name = self.arithmetic.product_operands
+        if self.autocast is not None and (name is None or UNIT[name] < UNIT[self.autocast]):
+            name = self.autocast
         if name is None:
             return t
         found = self.table.get(_key(t))

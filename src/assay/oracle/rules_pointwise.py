@@ -1,8 +1,8 @@
 """Pointwise operators: basic arithmetic at u of the result, elementary functions with their argument error.
 
-Sizes are standard deviations in units of u·|result|. One rounding has a deviation of 0.29 u (result just below
-a power of two) to 0.58 u (just above); 0.75 u leaves room for what a dozen runs do not sample. Division and
-roots get u because devices provide them with errors up to 2 ulp, elementary functions 2u.
+Sizes are standard deviations in units of u·|result|. One rounding has a deviation of 0.29 u (result
+just below a power of two) to 0.58 u (just above); 0.75 u leaves room for what a dozen runs do not sample.
+Division and roots get u because devices provide them with errors up to 2 ulp, elementary functions 2u.
 """
 
 from __future__ import annotations

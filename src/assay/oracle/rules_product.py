@@ -182,7 +182,8 @@ def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
         channels = x.shape[1] // groups
 
         def conv(u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            return default(u, w, None, *rest)
+            value: torch.Tensor = default(u, w, None, *rest)
+            return value
 
         if not (replay.grid and _exact_product(replay, x, weight, lambda: conv(x.abs(), weight.abs()))):
 

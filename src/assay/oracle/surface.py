@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from assay.oracle.arithmetic import wide_dtype
+from assay.oracle.arithmetic import FORMAT, wide_dtype
 from assay.oracle.replay import Replay
 from assay.oracle.rules_product import attention
 
@@ -30,10 +30,19 @@ class Surface(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        # Below the dispatcher's autocast key nothing shows that autocast is on.
+        self.replay.autocast = _autocast()
         special = _SPECIAL.get(func)
         if special is not None:
             return special(self.replay, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def _autocast() -> str | None:
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return FORMAT.get(torch.get_autocast_dtype(device))
+    return None
 
 
 def _dtype(replay: Replay, t: torch.Tensor, *_: Any) -> torch.dtype:
