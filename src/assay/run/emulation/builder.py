@@ -16,6 +16,7 @@ from . import libdevice
 from .errors import NeedsGpu
 from .formats import Array, converter, flush_subnormals, from_fp32, is_packed, numpy_dtype, to_fp32
 from .memory import Memory, view_at
+from .microscaling import scaled
 from .native import matmul, on_torch
 from .values import Handle
 
@@ -191,7 +192,7 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
             total = (total.astype(np.float32) + part).astype(np.float16)
         return Handle(total, result)
 
-    def create_dot_scaled(
+    def create_dotscaled(
         self,
         lhs: Any,
         lhs_scale: Any,
@@ -205,8 +206,8 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         acc: Any,
     ) -> Handle:
         """Block-scaled product: each 32 (or 16) values along K share a power-of-two (or fp8) scale."""
-        a = _scaled(lhs, lhs_scale, lhs_format, lhs_k_pack, k_axis=-1)
-        b = _scaled(rhs, rhs_scale, rhs_format, rhs_k_pack, k_axis=-2)
+        a = scaled(lhs, lhs_scale, lhs_format, lhs_k_pack, k_axis=-1)
+        b = scaled(rhs, rhs_scale, rhs_format, rhs_k_pack, k_axis=-2)
         self.dots[("scaled", "ieee")] += 1
         return Handle((matmul(a, b) + acc.data).astype(acc.data.dtype), acc.dtype.scalar)
 
@@ -413,34 +414,3 @@ class _Results:
     def get_result(self, index: int) -> Handle:
         """One value."""
         return self._handles[index]
-
-
-_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=np.float32)
-
-
-def _scaled(block: Any, scale: Any, fmt: Any, k_pack: bool, k_axis: int) -> Array:
-    """float32 values of a block in microscaling format (OCP MX specification 1.0)."""
-    name = str(fmt).rpartition(".")[2].lower()
-    data = block.data
-    if name == "e2m1":
-        low, high = data & np.uint8(15), data >> np.uint8(4)
-        axis = k_axis if k_pack else (-2 if k_axis == -1 else -1)
-        codes = np.moveaxis(np.stack([low, high]), 0, data.ndim + axis + 1)
-        shape = list(data.shape)
-        shape[axis] *= 2
-        codes = codes.reshape(shape)
-        values = np.where(codes & 8, -_E2M1[codes & 7], _E2M1[codes & 7]).astype(np.float32)
-    else:
-        values = to_fp32(data, block.dtype.scalar.name)
-    if scale is None:
-        return np.asarray(values)
-    if scale.dtype.scalar.name == "fp8e4nv":
-        factors = to_fp32(scale.data, "fp8e4nv")
-    else:
-        factors = np.exp2(scale.data.astype(np.float32) - 127).astype(np.float32)
-        factors = np.where(scale.data == 255, np.float32(np.nan), factors)
-    if k_axis == -2:
-        factors = np.swapaxes(factors, -1, -2)
-    repeat = values.shape[k_axis] // factors.shape[k_axis]
-    result: Array = values * np.repeat(factors, repeat, axis=k_axis)
-    return result

@@ -15,81 +15,14 @@ import numpy as np
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 
-from .formats import Array, converter, from_fp32, is_packed, numpy_dtype, to_fp32
+from .arithmetic import ARITHMETIC, BITWISE, COMPARISON, ONE_BIT, compose, division_type
+from .formats import Array, converter, from_fp32, is_packed, numpy_dtype
 from .memory import Memory
 from .values import Handle, block_of, key_of, make, scalar, shape_of, tensor
 
 Plan = tuple[Callable[[Array, Array], Array], Any]
 _unwrap = tl.core._unwrap_if_constexpr
 _ALL = slice(None)
-
-
-def _floor_toward_zero(a: Array, b: Array) -> Array:
-    quotient = np.floor_divide(a, b)
-    if a.dtype.kind == "u":
-        return quotient
-    remainder = a - quotient * b
-    result: Array = quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
-    return result
-
-
-def _remainder(a: Array, b: Array) -> Array:
-    """Integers: C's `%`. Floats: ``fma(-trunc(a / b), b, a)``, as the compiler expands it."""
-    if a.dtype != np.float32:
-        return np.fmod(a, b)
-    quotient = np.trunc(a / b).astype(np.float64)
-    exact = (a.astype(np.float64) - quotient * b.astype(np.float64)).astype(np.float32)
-    return np.where(np.isinf(b) & np.isfinite(a), a, exact)
-
-
-def _shift(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
-    """Shifts by the width or more give what is left after shifting everything out."""
-
-    def shift(a: Array, b: Array) -> Array:
-        width = a.dtype.itemsize * 8
-        amount = b.astype(np.int64)
-        wide = (amount >= width) | (amount < 0)
-        if not wide.any():
-            return function(a, b)
-        if function is np.right_shift and a.dtype.kind == "i":
-            result: Array = function(a, np.where(wide, width - 1, amount).astype(a.dtype))
-            return result
-        moved = function(a, np.where(wide, 0, amount).astype(a.dtype))
-        return np.where(wide, np.zeros((), a.dtype), moved)
-
-    return shift
-
-
-_ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "truediv": np.true_divide,
-    "fdiv": np.true_divide,
-    "floordiv": _floor_toward_zero,
-    "mod": _remainder,
-    "and_": np.bitwise_and,
-    "or_": np.bitwise_or,
-    "xor_": np.bitwise_xor,
-    "shl": _shift(np.left_shift),
-    "lshr": _shift(np.right_shift),
-    "ashr": _shift(np.right_shift),
-    "minimum": np.minimum,
-    "maximum": np.maximum,
-    "minnum": np.fmin,
-    "maxnum": np.fmax,
-}
-_COMPARISON: dict[str, Callable[[Array, Array], Array]] = {
-    "greater_than": np.greater,
-    "greater_equal": np.greater_equal,
-    "less_than": np.less,
-    "less_equal": np.less_equal,
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-}
-# One-bit integers add modulo 2.
-_ONE_BIT = {"add": np.logical_xor, "sub": np.logical_xor, "mul": np.logical_and}
-_BITWISE = frozenset({"and_", "or_", "xor_", "shl", "lshr", "ashr"})
 
 
 class Semantic(TritonSemantic):  # type: ignore[misc]
@@ -177,7 +110,7 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
         if type(b) is not tensor and not isinstance(b, numbers.Number):
             b = self.to_tensor(b)
         pointers = op in ("add", "sub")
-        comparison = op in _COMPARISON
+        comparison = op in COMPARISON
         if op == "fdiv":
             for x in (a, b):
                 if not x.type.scalar.is_floating():
@@ -185,7 +118,7 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
             x, y = self.binary_op_type_checking_impl(a, b, False, False, False, True)
         elif op in ("floordiv", "mod", "truediv"):
             x, y = self.binary_op_type_checking_impl(a, b, False, False, True, True)
-        elif op in _BITWISE:
+        elif op in BITWISE:
             x, y = self.bitwise_op_type_checking_impl(a, b)
         else:
             x, y = self.binary_op_type_checking_impl(a, b, pointers, op == "add")
@@ -196,7 +129,7 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
                 raise TypeError(f"unexpected type {common}")
             return self._pointer_plan(op, a, b, x, y)
         if op == "truediv":
-            common = _division_type(common, other)
+            common = division_type(common, other)
         elif op == "floordiv" and not common.is_int():
             raise TypeError(f"unexpected type {common}")
         elif op == "fdiv":
@@ -204,11 +137,11 @@ class Semantic(TritonSemantic):  # type: ignore[misc]
         if op in ("minimum", "maximum", "minnum", "maxnum") and common.is_int1():
             raise TypeError(f"Unexpected dtype {common}")
         result = block_of(tl.int1 if comparison else common, shape)
-        function = _COMPARISON.get(op) or _ARITHMETIC[op]
-        if common.is_int1() and op in _ONE_BIT:
-            function = _ONE_BIT[op]
+        function = COMPARISON.get(op) or ARITHMETIC[op]
+        if common.is_int1() and op in ONE_BIT:
+            function = ONE_BIT[op]
         sides = self._side(a, common), self._side(b, common)
-        return _compose(function, common.name, comparison, *sides), result
+        return compose(function, common.name, comparison, *sides), result
 
     def _side(self, operand: Any, common: Any) -> tuple[Array | None, Callable[[Array], Array] | None]:
         """An operand of a plan: a constant, or the conversion to the common type."""
@@ -561,58 +494,7 @@ def _check_mask(ptr: Any, mask: Any) -> None:
         raise ValueError("Mask must have boolean scalar type")
 
 
-def _division_type(a: Any, b: Any) -> Any:
-    """Type in which `/` is computed, by Triton's rules for true division."""
-    if a.is_floating() and b.is_floating():
-        return a if a.fp_mantissa_width > b.fp_mantissa_width else b
-    if a.is_floating():
-        return a
-    if b.is_floating():
-        return b
-    return tl.float32
-
-
-def _compose(
-    function: Callable[[Array, Array], Array],
-    common: str,
-    comparison: bool,
-    left: tuple[Array | None, Callable[[Array], Array] | None],
-    right: tuple[Array | None, Callable[[Array], Array] | None],
-) -> Callable[[Array, Array], Array]:
-    """`function` on operands converted to `common`, in float32 where numpy lacks the type."""
-    (left_const, left_cast), (right_const, right_cast) = left, right
-    if is_packed(common):
-        # The exact float32 result of two operands of at most 8 significant bits rounds once.
-        if left_const is not None:
-            left_const = to_fp32(left_const, common)
-        if right_const is not None:
-            right_const = to_fp32(right_const, common)
-
-        def packed(a: Array, b: Array) -> Array:
-            x = left_const if left_const is not None else to_fp32(left_cast(a) if left_cast else a, common)
-            y = right_const
-            if y is None:
-                y = to_fp32(right_cast(b) if right_cast else b, common)
-            z = function(x, y)
-            return z if comparison else from_fp32(z, common)
-
-        return packed
-    if left_const is None and right_const is None and not left_cast and not right_cast:
-        return function
-    if right_const is not None and not left_cast and left_const is None:
-        return lambda a, b: function(a, right_const)
-    if left_const is not None and not right_cast and right_const is None:
-        return lambda a, b: function(left_const, b)
-
-    def general(a: Array, b: Array) -> Array:
-        x = left_const if left_const is not None else (left_cast(a) if left_cast else a)
-        y = right_const if right_const is not None else (right_cast(b) if right_cast else b)
-        return function(x, y)
-
-    return general
-
-
-for _name in ("truediv", "floordiv", "mod", "and_", "or_", "xor_", "shl", "lshr", "ashr", *_COMPARISON):
+for _name in ("truediv", "floordiv", "mod", "and_", "or_", "xor_", "shl", "lshr", "ashr", *COMPARISON):
 
     def _method(self: Semantic, input: Any, other: Any, _op: str = _name) -> Any:
         return self._binary(_op, input, other)
