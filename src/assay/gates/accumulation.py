@@ -1,0 +1,204 @@
+"""PRC-02: the declared accumulator precision is really used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.gates.attribution import WORDS, attributed, explains, fingerprint_of, with_bits
+from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
+from assay.gates.numbers import Compared, compare_record, decides, finding
+from assay.gates.numeric_plan import ACCUMULATES, LINEAR, admitted, lengths, right, silent_reason, uses
+from assay.oracle import Fingerprint
+from assay.probe.model import Draw, Probe
+from assay.probe.record import FAULTS, Record
+from assay.vocabulary import Reason, Tier
+
+COUNTING = ("ones", "constant_rows", "highest")
+"""Equal terms, the first that the inputs take: a narrow accumulator stops counting them."""
+ONE_SIGN = ("all_positive", "log_filled", "filled")
+"""Long sums that do not cancel."""
+EXACT = ("small_integers", "powers_of_two")
+"""Terms whose partial sums are all representable: linear operators owe every bit."""
+FULL = ("ieee", "tf32x3", "bf16x3", "bf16x6", "none", "")
+"""Input precisions of `tl.dot` that keep float32 operands, or nearly."""
+
+
+class Accumulation:
+    """A fingerprint of the residual on ordinary data, then counting, one-signed and exact sums."""
+
+    id = "PRC-02"
+    slug = "accumulation"
+    aliases = ("lethe:PRC-02", "veit:accumulation-precision")
+    obligation = "declared accumulator precision is really used"
+    opt_in = False
+
+    def plan(self, ctx: Context) -> list[Probe]:
+        """Ordinary data at two lengths and long counting data; then one-signed and exact sums."""
+        dtypes = {leaf.dtype for leaf in ctx.study.tensor_inputs()} | {p.dtype for p in ctx.study.parameters}
+        if not any(name.startswith(("float", "bfloat", "complex")) for name in dtypes):
+            return []
+        moderate, long = lengths(ctx)
+        plan = [
+            single(
+                self,
+                f"plain@{moderate.name}",
+                Draw(seed=ctx.draw_seed(self.slug, "fingerprint")),
+                moderate.sizes,
+                conditions=("modes:1",),
+                kind="fingerprint",
+            )
+        ]
+        counting = admitted(ctx, COUNTING)[:1]
+        plan += [self._long(ctx, name, "counting", long.name, long.sizes) for name in counting]
+        if ctx.quick:
+            return plan
+        if long != moderate:
+            plan.append(
+                single(
+                    self,
+                    f"plain@{long.name}",
+                    Draw(seed=ctx.draw_seed(self.slug, "long")),
+                    long.sizes,
+                    kind="control",
+                )
+            )
+        plan += [self._long(ctx, name, "exact", long.name, long.sizes) for name in admitted(ctx, EXACT)[:1]]
+        plan += [
+            self._long(ctx, name, "one_sign", long.name, long.sizes) for name in admitted(ctx, ONE_SIGN)[:1]
+        ]
+        if any(p.requires_grad for p in ctx.study.parameters):
+            plan.append(
+                single(
+                    self,
+                    f"parameters@{moderate.name}",
+                    Draw(seed=ctx.draw_seed(self.slug, "parameters")),
+                    moderate.sizes,
+                    conditions=("modes:1",),
+                    parameters=1,
+                    kind="fingerprint",
+                )
+            )
+        return plan
+
+    def _long(self, ctx: Context, name: str, kind: str, at: str, sizes: dict[str, int]) -> Probe:
+        return single(
+            self, f"{name}@{at}", Draw(seed=ctx.draw_seed(self.slug, name), variant=name), sizes, kind=kind
+        )
+
+    def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
+        """A residual that a lower precision explains, or a long sum wrong where a plain one is right."""
+        mine = own(self, records)
+        if not mine or uses(mine, ACCUMULATES) is False:
+            return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note="the reference adds up nothing")
+        verdict = Verdict()
+        seen: list[tuple[Record, Fingerprint]] = []
+        held: list[tuple[Record, list[Compared]]] = []
+        for record in mine:
+            if (reason := undecided_reason(record)) is not None:
+                verdict.undecided[reason] += 1
+            elif record.observation.status in FAULTS:
+                if _right_on(("fingerprint", "control"), record, mine):
+                    verdict.decided += 1
+                    verdict.findings.append(fault_finding(self, record, Tier.VIOLATION))
+                else:
+                    verdict.undecided[Reason.RAISED] += 1
+            else:
+                self._compare(record, verdict, seen, held)
+        explained = next((s for r, s in seen if explains(s, compare_record(r))), None)
+        for record, wrong in held:
+            self._settle(record, wrong, explained, mine, verdict)
+        _precision_of_products(ctx, mine, verdict)
+        verdict.note = "; ".join(filter(None, (_bits(seen), _unidentified(seen), verdict.note))) or None
+        verdict.findings = distinct(verdict.findings)
+        return verdict
+
+    def _compare(
+        self,
+        record: Record,
+        verdict: Verdict,
+        seen: list[tuple[Record, Fingerprint]],
+        held: list[tuple[Record, list[Compared]]],
+    ) -> None:
+        """Count a record as decided, or hold it until it is known what explains its error."""
+        compared = compare_record(record)
+        if not decides(compared):
+            verdict.undecided[silent_reason(record)] += 1
+            return
+        fingerprint = fingerprint_of(record) if record.probe.kind == "fingerprint" else None
+        wrong = [c for c in compared if not c.result.ok]
+        if fingerprint is not None:
+            seen.append((record, fingerprint))
+        if not wrong:
+            verdict.decided += 1
+        elif fingerprint is not None and explains(fingerprint, compared):
+            verdict.decided += 1
+            verdict.findings += [attributed(finding(self, record, c), c, fingerprint) for c in wrong]
+        else:
+            held.append((record, wrong))
+
+    def _settle(
+        self,
+        record: Record,
+        wrong: list[Compared],
+        explained: Fingerprint | None,
+        mine: Sequence[Record],
+        verdict: Verdict,
+    ) -> None:
+        """A wrong result that no mode explains by itself: a finding where other data are right there."""
+        if explained is not None:
+            verdict.decided += 1
+            verdict.findings += [attributed(finding(self, record, c), c, explained) for c in wrong]
+            return
+        linear = set(record.truths[0].ops) <= LINEAR
+        plain = record.probe.kind in ("fingerprint", "control")
+        # whole numbers that come out right show that nothing but precision is at fault in a linear operator
+        controls = ("exact",) if plain else ("fingerprint", "control", "exact")
+        if (plain and not linear) or not _right_on(controls, record, mine):
+            # not the accumulator's doing, as far as this can tell; other gates say what is wrong
+            verdict.undecided[Reason.VALUE] += 1
+            return
+        verdict.decided += 1
+        for compared in wrong:
+            found = with_bits(finding(self, record, compared), compared)
+            if linear and found.reason is Reason.VALUE:
+                found = found.model_copy(update={"reason": Reason.NARROW_ACCUMULATOR})
+            verdict.findings.append(found)
+
+
+def _right_on(kinds: Sequence[str], record: Record, mine: Sequence[Record]) -> bool:
+    """Whether other probes of these kinds came out right at the sizes of a record."""
+    same = (r for r in mine if r is not record and r.probe.sizes == record.probe.sizes)
+    return any(right(r) is True for r in same if r.probe.kind in kinds)
+
+
+def _precision_of_products(ctx: Context, mine: Sequence[Record], verdict: Verdict) -> None:
+    """Note float32 products that ask for TF32 where the emulated machine computes them in full."""
+    if ctx.device != "cpu" or ctx.contract.numerics.matmul == "tf32":
+        return
+    asked = sorted(
+        {
+            str(precision)
+            for r in mine
+            for launch in r.observation.facts.get("launches", [])
+            for operands, precision, _ in launch.get("dots", [])
+            if operands in ("fp32", "float32") and precision not in FULL
+        }
+    )
+    if asked:
+        verdict.undecided[Reason.EMULATION] += 1
+        verdict.note = (
+            f"tl.dot on float32 asks for {', '.join(asked)}, which this machine computes in full: "
+            "the clause against TF32 is undecided here"
+        )
+
+
+def _bits(seen: Sequence[tuple[Record, Fingerprint]]) -> str:
+    known = [s.effective_bits for _, s in seen]
+    return f"effective bits {min(known):.1f}" if known else ""
+
+
+def _unidentified(seen: Sequence[tuple[Record, Fingerprint]]) -> str:
+    """Modes that no probe could have told from the declared precision."""
+    modes = list(dict.fromkeys(m for _, s in seen for m in s.identifiable))
+    blind = [WORDS[m] for m in modes if m in WORDS and not any(s.identifiable.get(m) for _, s in seen)]
+    return f"could not tell {', '.join(blind)} from the declared precision" if blind else ""
