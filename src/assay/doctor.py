@@ -96,8 +96,7 @@ def examine() -> Iterator[Check]:
                    "install the CUDA toolkit: CUDA C++ candidates are compiled with it")
     yield _program("compute-sanitizer", ("--version",),
                    "comes with the CUDA toolkit: it names the source line of a bad access on a GPU")
-    yield _namespaces()
-    yield _program("bwrap", ("--version",), "install bubblewrap: candidates run without files and network")
+    yield _isolation()
     yield from _kernels()
 
 
@@ -158,19 +157,15 @@ def _program(name: str, arguments: tuple[str, ...], advice: str) -> Check:
     return Check(name, State.OK, version)
 
 
-def _namespaces() -> Check:
-    advice = "allow user namespaces (sysctl kernel.unprivileged_userns_clone): they isolate candidates"
-    tool = shutil.which("unshare")
-    if tool is None:
-        return Check("user namespaces", State.MISSING, "unshare not found", "install util-linux")
-    try:
-        answer = subprocess.run([tool, "--user", "--map-root-user", "--net", "true"], capture_output=True,
-                                text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check("user namespaces", State.MISSING, str(error)[:200], advice)
-    if answer.returncode:
-        return Check("user namespaces", State.MISSING, " ".join(answer.stderr.split())[:200], advice)
-    return Check("user namespaces", State.OK, "available, with a network of their own")
+def _isolation() -> Check:
+    from assay.run import sandbox
+
+    level = sandbox.level()
+    if level.full:
+        return Check("isolation", State.OK, "candidates run in namespaces of their own, without network")
+    return Check("isolation", State.LIMITED, f"{level.name}: {', '.join(level.parts)}",
+                 f"{level.missing or 'namespaces are not available'}; run as root or allow user namespaces, "
+                 "to confine candidates fully")
 
 
 def _kernels() -> Iterator[Check]:

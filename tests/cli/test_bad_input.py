@@ -71,7 +71,7 @@ def test_no_such_contract(assay: Assay, files: Path) -> None:
         ),
         (
             REFERENCE.replace("    return []", "    return [3, 4]"),
-            ("__init__ does not take what get_init_inputs",),
+            ("Model.__init__", "get_init_inputs"),
         ),
         (REFERENCE.replace("return x * 2", "raise RuntimeError('never worked')"), ("never worked",)),
         ("\0", ("reference.py",)),

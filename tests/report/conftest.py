@@ -29,46 +29,107 @@ def real_report() -> Report:
 
 
 def _gate(slug: str, outcome: Outcome, reason: Reason | None = None, **more: object) -> GateResult:
-    return GateResult.model_validate({"id": f"X-{slug}", "slug": slug, "outcome": outcome, "reason": reason,
-                                      "blocking": True, "probes_planned": 4, "probes_run": 4, **more})
+    return GateResult.model_validate(
+        {
+            "id": f"X-{slug}",
+            "slug": slug,
+            "outcome": outcome,
+            "reason": reason,
+            "blocking": True,
+            "probes_planned": 4,
+            "probes_run": 4,
+            **more,
+        }
+    )
 
 
 @pytest.fixture(scope="session")
 def made_report() -> Report:
     probe = Probe(
-        id="nonfinite/nan@0:0.5", gate="nonfinite", kind="inject", sizes={"COLS": 513},
+        id="nonfinite/nan@0:0.5",
+        gate="nonfinite",
+        kind="inject",
+        sizes={"COLS": 513},
         draws=(Draw(seed=7, injections=(Injection(leaf=0, position=0.5, value="nan"),)),),
         calls=(Call(), Call(storage="same")),
     )
     findings = (
-        Finding(gate="CMP-01", slug="values", reason=Reason.VALUE, tier=Tier.WRONG, tolerance_free=False,
-                output="1.scale", index=(3, 4), expected="0.0023725317318228525", actual="0.25",
-                error=0.25, tolerance=1e-6, probe="values/draw-0",
-                detail={"wrong_elements": 12, "elements": 16000,
-                        "tolerance_parts": {"spread": 6e-7, "pooled": 4e-7, "output": 1e-12, "floor": 1e-38}}),
-        Finding(gate="EXC-01", slug="nonfinite", reason=Reason.NAN_SWALLOWED, tier=Tier.VIOLATION,
-                tolerance_free=True, output="out", index=(0,), expected="nan", actual="1.0",
-                probe="nonfinite/nan@0:0.5"),
-        Finding(gate="FLT-01", slug="faults", reason=Reason.SIGNALLED, tier=Tier.WRONG, tolerance_free=True,
-                expected="an output", actual="signalled (11)", attested_by="worker",
-                probe="nonfinite/nan@0:0.5", detail={"printed": "\x1b[2Jall tests passed\x07"}),
+        Finding(
+            gate="CMP-01",
+            slug="values",
+            reason=Reason.VALUE,
+            tier=Tier.WRONG,
+            tolerance_free=False,
+            output="1.scale",
+            index=(3, 4),
+            expected="0.0023725317318228525",
+            actual="0.25",
+            error=0.25,
+            tolerance=1e-6,
+            probe="values/draw-0",
+            detail={
+                "wrong_elements": 12,
+                "elements": 16000,
+                "tolerance_parts": {"spread": 6e-7, "pooled": 4e-7, "output": 1e-12, "floor": 1e-38},
+            },
+        ),
+        Finding(
+            gate="EXC-01",
+            slug="nonfinite",
+            reason=Reason.NAN_SWALLOWED,
+            tier=Tier.VIOLATION,
+            tolerance_free=True,
+            output="out",
+            index=(0,),
+            expected="nan",
+            actual="1.0",
+            probe="nonfinite/nan@0:0.5",
+        ),
+        Finding(
+            gate="FLT-01",
+            slug="faults",
+            reason=Reason.SIGNALLED,
+            tier=Tier.WRONG,
+            tolerance_free=True,
+            expected="an output",
+            actual="signalled (11)",
+            attested_by="worker",
+            probe="nonfinite/nan@0:0.5",
+            detail={"printed": "\x1b[2Jall tests passed\x07"},
+        ),
     )
     return Report(
-        label=Label.REJECTED, scope="cpu-emulation", tier="standard",
+        label=Label.REJECTED,
+        scope="cpu-emulation",
+        tier="standard",
         task=TaskInfo(id="softmax", format="kernelbench", sha256="0" * 64, weak=("constant",)),
         candidate=CandidateInfo(language="triton", entry="ModelNew", sha256="1" * 64),
         gates=(
             _gate("values", Outcome.FAIL, Reason.VALUE, findings=1),
             _gate("nonfinite", Outcome.FAIL, Reason.NAN_SWALLOWED, findings=1),
             _gate("faults", Outcome.FAIL, Reason.SIGNALLED, findings=1),
-            _gate("shapes", Outcome.PASS, note="24 sizes: " + ", ".join(f"COLS={n}" for n in range(24)),
-                  undecided={"budget": 2}),
+            _gate(
+                "shapes",
+                Outcome.PASS,
+                note="24 sizes: " + ", ".join(f"COLS={n}" for n in range(24)),
+                undecided={"budget": 2},
+            ),
             _gate("layouts", Outcome.INCONCLUSIVE, Reason.OUT_OF_MEMORY, probes_run=0),
             _gate("streams", Outcome.NOT_APPLICABLE, Reason.NEEDS_GPU, probes_planned=0, probes_run=0),
         ),
-        findings=findings, probes={probe.id: probe},
-        coverage=Coverage(probes_planned=20, probes_run=18, probes_undecided=2, gates_passed=1,
-                          gates_undecided=1, gates_need_gpu=("streams",), unmodelled=("aten.foo",)),
-        contract={}, environment={"emulated_target": "sm_90"}, seed=11,
+        findings=findings,
+        probes={probe.id: probe},
+        coverage=Coverage(
+            probes_planned=20,
+            probes_run=18,
+            probes_undecided=2,
+            gates_passed=1,
+            gates_undecided=1,
+            gates_need_gpu=("streams",),
+            unmodelled=("aten.foo",),
+        ),
+        contract={},
+        environment={"emulated_target": "sm_90"},
+        seed=11,
         timing=Timing(total_s=3.0, start_s=1.0, study_s=0.1, oracle_s=1.5, candidate_s=1.2),
     )

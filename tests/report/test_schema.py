@@ -31,9 +31,15 @@ def test_a_report_reads_back_to_the_same_bytes(real_report: Report) -> None:
     assert Report.model_validate_json(real_report.to_json()).to_json() == real_report.to_json()
 
 
-@pytest.mark.parametrize("change", [
-    {"label": "fine"}, {"surprise": 1}, {"schema_version": 2}, {"findings": None},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"label": "fine"},
+        {"surprise": 1},
+        {"schema_version": 2},
+        {"findings": None},
+    ],
+)
 def test_what_is_no_report_is_refused(made_report: Report, change: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**json.loads(made_report.to_json()), **change}, report_schema())

@@ -25,8 +25,11 @@ def test_no_line_is_wider_than_asked_but_for_commands_to_copy(made_report: Repor
 
 def test_each_gate_has_one_line_with_outcome_coverage_and_note(made_report: Report) -> None:
     text = to_text(made_report, NAMES)
-    rows = {line.split()[0]: line for line in text.splitlines() if line and line.split()[0] in
-            {g.slug for g in made_report.gates}}
+    rows = {
+        line.split()[0]: line
+        for line in text.splitlines()
+        if line and line.split()[0] in {g.slug for g in made_report.gates}
+    }
     assert rows["values"].split()[1:3] == ["FAIL", "4/4"]
     assert "outside the tolerance" in rows["values"]
     assert rows["shapes"].split()[1:3] == ["pass", "4/4"]
@@ -51,7 +54,9 @@ def test_a_finding_says_expected_got_where_why_and_how_to_replay(made_report: Re
 def test_a_finding_without_tolerance_says_so_and_describes_its_probe(made_report: Report) -> None:
     words = " ".join(to_text(made_report, NAMES).split("2. nonfinite")[1].split("3. faults")[0].split())
     assert "no tolerance involved" in words
-    assert "COLS=513; the task's own inputs with nan at 50% of input 0; 2 calls (fresh, same storage)" in words
+    assert (
+        "COLS=513; the task's own inputs with nan at 50% of input 0; 2 calls (fresh, same storage)" in words
+    )
 
 
 def test_what_only_the_worker_saw_is_marked(made_report: Report) -> None:
@@ -80,21 +85,30 @@ def test_a_weak_task_and_unmodelled_operations_are_warned_of(made_report: Report
 def test_the_label_names_its_scope_and_the_gates_that_need_a_gpu(made_report: Report) -> None:
     assert verdict_text(made_report) == (
         "rejected on cpu-emulation: 3 of 6 gates failed (values, nonfinite, faults); "
-        "1 gate needs a GPU (streams)")
+        "1 gate needs a GPU (streams)"
+    )
 
 
 def test_a_screened_candidate_is_never_called_right(made_report: Report) -> None:
-    report = made_report.model_copy(update={"label": Label.SCREENED, "findings": (),
-                                            "gates": made_report.gates[3:]})
+    report = made_report.model_copy(
+        update={"label": Label.SCREENED, "findings": (), "gates": made_report.gates[3:]}
+    )
     assert verdict_text(report).startswith(
-        "screened on cpu-emulation: nothing wrong found, but undecided: layouts")
+        "screened on cpu-emulation: nothing wrong found, but undecided: layouts"
+    )
 
 
 def test_a_contract_says_how_many_gates_it_rests_on(made_report: Report) -> None:
-    report = made_report.model_copy(update={"label": Label.CONTRACT, "findings": (),
-                                            "gates": (made_report.gates[3], made_report.gates[5])})
+    report = made_report.model_copy(
+        update={
+            "label": Label.CONTRACT,
+            "findings": (),
+            "gates": (made_report.gates[3], made_report.gates[5]),
+        }
+    )
     assert verdict_text(report) == (
-        "contract on cpu-emulation: 1 of 2 gates passed; 1 gate needs a GPU (streams)")
+        "contract on cpu-emulation: 1 of 2 gates passed; 1 gate needs a GPU (streams)"
+    )
 
 
 def test_colour_adds_nothing_to_the_words(made_report: Report) -> None:
@@ -117,17 +131,26 @@ def test_every_word_of_the_vocabulary_has_a_phrase() -> None:
     assert set(TIERS) == set(Tier)
 
 
-@pytest.mark.parametrize(("text", "short"), [
-    ("0.0023725317318228525", "0.00237253173"), ("nan", "nan"), ("12345678901234", "12345678901234"),
-    ("1.5", "1.5"), ("an output", "an output"), ("-inf", "-inf"), ("16777217.000000002", "16777217"),
-])
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("0.0023725317318228525", "0.00237253173"),
+        ("nan", "nan"),
+        ("12345678901234", "12345678901234"),
+        ("1.5", "1.5"),
+        ("an output", "an output"),
+        ("-inf", "-inf"),
+        ("16777217.000000002", "16777217"),
+    ],
+)
 def test_numbers_keep_the_digits_that_tell_floats_apart(text: str, short: str) -> None:
     assert shortened(text) == short
 
 
 def test_two_values_that_differ_beyond_nine_digits_are_shown_in_full(made_report: Report) -> None:
     finding = made_report.findings[0].model_copy(
-        update={"expected": "0.12345678901234", "actual": "0.12345678901299"})
+        update={"expected": "0.12345678901234", "actual": "0.12345678901299"}
+    )
     text = to_text(made_report.model_copy(update={"findings": (finding,)}), NAMES)
     assert "0.12345678901234" in text
     assert "0.12345678901299" in text

@@ -25,7 +25,10 @@ def _examples() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("task", "kernel", "says"), _examples())
 def test_the_usual_screen_says_of_each_example_what_its_description_says(
-    zygote: Zygote, task: str, kernel: str, says: str,
+    zygote: Zygote,
+    task: str,
+    kernel: str,
+    says: str,
 ) -> None:
     loaded, found = load_pair(EXAMPLES / task / "reference.py", EXAMPLES / task / kernel)
     report = screen_task(loaded, found, device="cpu", zygote=zygote)

@@ -38,10 +38,18 @@ def get_init_inputs():
 """
 
 
-def reference(body: str, *, inputs: str = "torch.randn(16, 8)", names: str = "x", init: str = "pass",
-              arguments: str = "", init_inputs: str = "") -> str:
-    return REFERENCE.format(body=body, inputs=inputs, names=names, init=init, arguments=arguments,
-                            init_inputs=init_inputs)
+def reference(
+    body: str,
+    *,
+    inputs: str = "torch.randn(16, 8)",
+    names: str = "x",
+    init: str = "pass",
+    arguments: str = "",
+    init_inputs: str = "",
+) -> str:
+    return REFERENCE.format(
+        body=body, inputs=inputs, names=names, init=init, arguments=arguments, init_inputs=init_inputs
+    )
 
 
 def candidate(body: str, *, names: str = "x", init: str = "pass", arguments: str = "") -> str:
@@ -58,9 +66,17 @@ def candidate(body: str, *, names: str = "x", init: str = "pass", arguments: str
         """)
 
 
-def screened(zygote: Zygote, task: str, source: str, variant: ScreenVariant = V0, **more: Any) -> ScreenReport:
-    report = screen_task(parse_task(task), parse_candidate(source, strict=False), variant=variant, device="cpu",
-                         zygote=zygote, **more)
+def screened(
+    zygote: Zygote, task: str, source: str, variant: ScreenVariant = V0, **more: Any
+) -> ScreenReport:
+    report = screen_task(
+        parse_task(task),
+        parse_candidate(source, strict=False),
+        variant=variant,
+        device="cpu",
+        zygote=zygote,
+        **more,
+    )
     jsonschema.validate(json.loads(report.to_json()), screen_schema())
     return report
 
@@ -73,7 +89,9 @@ def usual_check(task: str, source: str, tolerance: float, precision: torch.dtype
     exec(compile(source, "candidate", "exec"), theirs)
 
     def cast(values: list[Any]) -> list[Any]:
-        return [v.to(precision) if precision is not None and isinstance(v, torch.Tensor) else v for v in values]
+        return [
+            v.to(precision) if precision is not None and isinstance(v, torch.Tensor) else v for v in values
+        ]
 
     torch.manual_seed(42)
     init = cast(ours["get_init_inputs"]())
@@ -106,37 +124,50 @@ PAIRS = {
     "off by 5e-5": (reference("return x * 2"), candidate("return x * 2 + 5e-5")),
     "off by 2 percent": (reference("return x * 2"), candidate("return x * 2.04")),
     "a tolerance that grows with the candidate": (
-        reference("return torch.full_like(x, 100.0)"), candidate("return torch.full_like(x, 101.012)")),
+        reference("return torch.full_like(x, 100.0)"),
+        candidate("return torch.full_like(x, 101.012)"),
+    ),
     "broadcastable shape": (reference("return x.sum(1, keepdim=True)"), candidate("return x.sum(1)")),
     "another dtype": (reference("return x * 2"), candidate("return (x * 2).half()")),
     "NaN on both sides": (reference("return x.sqrt()"), candidate("return x.sqrt()")),
     "changes its input in place": (reference("return x * 2"), candidate("return x.mul_(2)")),
-    "a reference that changes its input": (
-        reference("x.add_(1); return x * 2"), candidate("return x * 2")),
+    "a reference that changes its input": (reference("x.add_(1); return x * 2"), candidate("return x * 2")),
     "a reference that changes its input, and a twin": (
-        reference("x.add_(1); return x * 2"), candidate("x.add_(1); return x * 2")),
+        reference("x.add_(1); return x * 2"),
+        candidate("x.add_(1); return x * 2"),
+    ),
     "weights by the same seed under other names": (
         reference("return self.fc(x)", init="self.fc = nn.Linear(8, 4)"),
-        candidate("return torch.nn.functional.linear(x, self.w.weight, self.w.bias)",
-                  init="self.w = nn.Linear(8, 4)")),
+        candidate(
+            "return torch.nn.functional.linear(x, self.w.weight, self.w.bias)",
+            init="self.w = nn.Linear(8, 4)",
+        ),
+    ),
     "weights drawn in another order": (
         reference("return self.a(x) - self.b(x)", init="self.a = nn.Linear(8, 4); self.b = nn.Linear(8, 4)"),
-        candidate("return self.a(x) - self.b(x)", init="self.b = nn.Linear(8, 4); self.a = nn.Linear(8, 4)")),
+        candidate("return self.a(x) - self.b(x)", init="self.b = nn.Linear(8, 4); self.a = nn.Linear(8, 4)"),
+    ),
     "dropout in training": (
         reference("return self.d(x)", init="self.d = nn.Dropout(0.5)"),
-        candidate("return self.d(x)", init="self.d = nn.Dropout(0.5)")),
+        candidate("return self.d(x)", init="self.d = nn.Dropout(0.5)"),
+    ),
     "running statistics over the trials": (
         reference("self.n(x); return self.n.running_mean.clone()", init="self.n = nn.BatchNorm1d(8)"),
-        candidate("self.n(x); return self.n.running_mean.clone()", init="self.n = nn.BatchNorm1d(8)")),
+        candidate("self.n(x); return self.n.running_mean.clone()", init="self.n = nn.BatchNorm1d(8)"),
+    ),
     "statistics that are never updated": (
         reference("self.n(x); return self.n.running_mean + 0", init="self.n = nn.BatchNorm1d(8)"),
-        candidate("return self.n.running_mean + 0", init="self.n = nn.BatchNorm1d(8)")),
+        candidate("return self.n.running_mean + 0", init="self.n = nn.BatchNorm1d(8)"),
+    ),
     "raises on the third call": (
         reference("return x * 2"),
-        candidate("self.k += 1; return x * 2 if self.k < 3 else self.missing", init="self.k = 0")),
+        candidate("self.k += 1; return x * 2 if self.k < 3 else self.missing", init="self.k = 0"),
+    ),
     "no bool arithmetic": (reference("return x > 0"), candidate("return x > 0")),
     "another integer": (
-        reference("return x + 1", inputs="torch.randint(0, 9, (12,))"), candidate("return x + 2")),
+        reference("return x + 1", inputs="torch.randint(0, 9, (12,))"),
+        candidate("return x + 2"),
+    ),
 }
 
 
@@ -146,12 +177,19 @@ def test_the_first_rule_gives_the_verdict_of_its_harness(zygote: Zygote, name: s
     assert screened(zygote, task, source, V0).passed is usual_check(task, source, 1e-2, None)
 
 
-@pytest.mark.parametrize(("name", "precision", "tolerance"), [
-    *((name, "fp32", 1e-4) for name in sorted(PAIRS)),
-    *((name, "bf16", 1e-2) for name in ("the same", "off by 2 percent", "another integer", "another dtype")),
-])
-def test_the_later_rule_gives_the_verdict_of_its_harness(zygote: Zygote, name: str, precision: str,
-                                                         tolerance: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "precision", "tolerance"),
+    [
+        *((name, "fp32", 1e-4) for name in sorted(PAIRS)),
+        *(
+            (name, "bf16", 1e-2)
+            for name in ("the same", "off by 2 percent", "another integer", "another dtype")
+        ),
+    ],
+)
+def test_the_later_rule_gives_the_verdict_of_its_harness(
+    zygote: Zygote, name: str, precision: str, tolerance: float
+) -> None:
     task, source = PAIRS[name]
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     verdict = screened(zygote, task, source, HEAD, precision=precision).passed
@@ -172,7 +210,9 @@ def test_the_rules_have_the_published_tolerances() -> None:
 
 
 def test_integers_are_cast_by_the_later_rule_alone(zygote: Zygote) -> None:
-    task = reference("return self.e(x)", inputs="torch.randint(0, 9, (4,))", init="self.e = nn.Embedding(9, 3)")
+    task = reference(
+        "return self.e(x)", inputs="torch.randint(0, 9, (4,))", init="self.e = nn.Embedding(9, 3)"
+    )
     source = candidate("return self.e(x)", init="self.e = nn.Embedding(9, 3)")
     assert screened(zygote, task, source, V0).passed
     assert screened(zygote, task, source, HARDENED).passed
@@ -222,14 +262,18 @@ def test_hardened_calls_in_both_orders(zygote: Zygote) -> None:
     assert seeds[5:] == seeds[:5][::-1]
 
 
-@pytest.mark.parametrize(("body", "reason", "outcome"), [
-    ("import os; os._exit(0)", Reason.EXITED, Outcome.FAIL),
-    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Reason.SIGNALLED, Outcome.FAIL),
-    ("raise ValueError('no such block')", Reason.RAISED, Outcome.FAIL),
-    ("return bytearray(10 << 40)", Reason.OUT_OF_MEMORY, Outcome.INCONCLUSIVE),
-])
-def test_a_candidate_that_does_not_answer_says_how(zygote: Zygote, body: str, reason: Reason,
-                                                   outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("body", "reason", "outcome"),
+    [
+        ("import os; os._exit(0)", Reason.EXITED, Outcome.FAIL),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", Reason.SIGNALLED, Outcome.FAIL),
+        ("raise ValueError('no such block')", Reason.RAISED, Outcome.FAIL),
+        ("return bytearray(10 << 40)", Reason.OUT_OF_MEMORY, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_candidate_that_does_not_answer_says_how(
+    zygote: Zygote, body: str, reason: Reason, outcome: Outcome
+) -> None:
     report = screened(zygote, reference("return x * 2"), candidate(body))
     assert (report.reason, report.outcome) == (reason, outcome)
     assert not report.passed

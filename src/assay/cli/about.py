@@ -35,7 +35,8 @@ def gates() -> None:
 
 
 def explain(
-    gate: Annotated[str, typer.Argument(help="Name, id or alias of a gate.", show_default=False)],
+    gate: Annotated[str, typer.Argument(metavar="GATE", show_default=False,
+                                        help="Name, id or alias of a gate.")],
 ) -> None:
     """Print the page of one gate: its obligation, its probes, a wrong kernel and its right twin."""
     from assay.gates import GATES, find

@@ -15,9 +15,10 @@ from assay.errors import InputError
 if TYPE_CHECKING:
     from assay.screen import ScreenReport
 
-Reference = Annotated[str, typer.Argument(show_default=False, help="File with Model, get_inputs and "
-                                                                   "get_init_inputs.")]
-CandidateFile = Annotated[str, typer.Argument(show_default=False, help="File with ModelNew.")]
+Reference = Annotated[str, typer.Argument(metavar="REFERENCE", show_default=False,
+                                          help="File with Model, get_inputs and get_init_inputs.")]
+CandidateFile = Annotated[str, typer.Argument(metavar="CANDIDATE", show_default=False,
+                                              help="File with ModelNew.")]
 Device = Annotated[str, typer.Option(help="auto, cpu (device emulation) or cuda.")]
 Emulate = Annotated[str, typer.Option(help="Device that emulation answers as.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", show_default=False,
