@@ -249,7 +249,7 @@ def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _spaced(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """linspace and logspace: points computed from both ends, with a rounding relative to the larger of them."""
+    """linspace and logspace: points computed from both ends, rounded relative to the larger of them."""
     out = _factory(replay, func, args, kwargs)
     if not isinstance(out, torch.Tensor) or not is_real_or_complex(out.dtype) or out.numel() == 0:
         return out

@@ -92,7 +92,7 @@ def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
 def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
     """How many of the terms (..., n) share one value, judged at `resolution` (...) by a sample of 64.
 
-    1 where most terms differ. Terms below the resolution do not count.
+    1 unless each value comes eight times or more in the sample. Terms below the resolution do not count.
     """
     n = x.shape[-1]
     step = max(1, n // SAMPLE)
@@ -102,7 +102,7 @@ def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
     counted = (levels != 0).sum(-1)
     changes = (levels[..., 1:] != levels[..., :-1]) & (levels[..., 1:] != 0)
     distinct = changes.sum(-1) + (levels[..., 0] != 0)
-    few = (distinct > 0) & (2 * distinct <= counted)
+    few = (distinct > 0) & (8 * distinct <= counted)
     share = n * counted / (levels.shape[-1] * distinct.clamp(min=1))
     return torch.where(few, share.double(), torch.ones_like(share, dtype=torch.float64))
 
