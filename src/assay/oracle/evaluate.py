@@ -49,6 +49,8 @@ RUNS = 12
 """Perturbed runs per evaluation."""
 WIDE_RUNS = 10
 """Runs at the full width of the tolerance, made only where the reference compares or rounds to integers."""
+WIDE = 1.0 + POOLED
+"""That width in units of λ times the spread."""
 MEMORY = 2 << 30
 """Bytes that the stacks of one pass may take, estimated from inputs, parameters and outputs."""
 FP64_GAIN = 2.0**13
@@ -176,7 +178,9 @@ def truths(
             wide = None
             if first.jumped and runs:
                 # Honest error reaches the tolerance's width, and a comparison may turn anywhere on the way.
-                _, _, wide = _passes(call, dtype, arithmetic, WIDE_RUNS, group, seed + 1, base * lam, grid)
+                _, _, wide = _passes(
+                    call, dtype, arithmetic, WIDE_RUNS, group, seed + 1, base * lam * WIDE, grid
+                )
             _check_structure(native, exact)
         except Exception as error:
             leaves = [_undecided(value, arithmetic, lam) for value in native]
@@ -439,7 +443,7 @@ def _jumps(narrow: _Deviation, wide: _Deviation, lam: float) -> torch.Tensor:
     less in the wide one, while most of the other elements spread far less.
     """
     near, far = narrow.spread, wide.spread
-    # A result that responds with the square of the perturbation reaches λ times its spread, and is smooth.
+    # A result that responds with the square of the perturbation reaches a few times its spread, and is smooth.
     jump = far > lam**2 * (near + POOLED * pool(near))
     if near.numel():
         jump = jump | ((far < 0.3 * near) & (near > 30.0 * near.median()))

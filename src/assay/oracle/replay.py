@@ -454,7 +454,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.shift(out, scale)
 
     def shift(self, out: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
-        """Perturb `out` by normal values of standard deviation `deviation`, gain included."""
+        """Perturb `out` by noise of standard deviation `deviation`, gain included."""
         if (not self.runs and not self.serial) or out.numel() == 0:
             return out
         self.perturbed.add(self.current)
@@ -464,14 +464,14 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if out.is_complex() and deviation.dim():
             deviation = deviation.unsqueeze(-1)
         if self.serial:
-            real.add_(deviation * self.noise.normal(tuple(real.shape), real.device))
+            real.add_(deviation * self.noise.unit(tuple(real.shape), real.device))
             return out
         if self.runs * real.numel() > WINDOW and self.only is None:
             for version in self.materialise(out):
                 target = torch.view_as_real(version) if out.is_complex() else version
-                target.addcmul_(deviation, self.noise.normal(tuple(real.shape), real.device))
+                target.addcmul_(deviation, self.noise.unit(tuple(real.shape), real.device))
             return out
-        xi = self.noise.normal((self.runs, *real.shape), real.device)
+        xi = self.noise.unit((self.runs, *real.shape), real.device)
         if self.only is not None:
             mine = [1.0 if self.only[i % len(self.only)] == self.current else 0.0 for i in range(self.runs)]
             mask = torch.tensor(mine, dtype=torch.float64, device=real.device)

@@ -22,6 +22,8 @@ SAMPLE = 64
 """Terms looked at to see whether values repeat."""
 GRAIN = 0.25
 """Resolution of that look, in units of u times the largest partial sum: closer values round alike."""
+INDEPENDENT = 0.7
+"""Deviation of one addition in units of u·|s_j|: 0.58 at most, and some room."""
 CORRELATED = 0.3
 """Share of u·Σ|s_j|, the bound on any order's error, granted as a standard deviation where values repeat."""
 
@@ -46,7 +48,7 @@ def rows_of(x: torch.Tensor, dims: list[int]) -> torch.Tensor:
 def partial_sums(x: torch.Tensor, unit: float) -> torch.Tensor:
     """Error scale of summing real or complex `x` (..., n) along its last dimension, in units of u.
 
-    sqrt(Σ s_j²) in the worst of the orders, shape (...); the first partial sum is an element of x and so
+    0.7·sqrt(Σ s_j²) in the worst of the orders, shape (...); the first partial sum is an element of x and
     exact. Two things break the assumption of independent roundings, and are added where they occur: repeated
     values, whose roundings all fall to one side, and terms too small to change the sum, which are lost with
     their sign.
@@ -64,7 +66,7 @@ def partial_sums(x: torch.Tensor, unit: float) -> torch.Tensor:
     for lanes in LANES:
         if n >= 2 * lanes:
             worst = torch.maximum(worst, _lane_squares(x, lanes))
-    scale = worst.sqrt()
+    scale = INDEPENDENT * worst.sqrt()
     peak = sums.abs().amax(-1)
     correlated = repetition(x, GRAIN * unit * peak)
     if bool((correlated > 1.0).any()):
@@ -90,21 +92,24 @@ def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
 
 
 def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
-    """How many of the terms (..., n) share one value, judged at `resolution` (...) by a sample of 64.
+    """How many of the terms (..., n) share their commonest value, judged at `resolution` (...) by a sample.
 
-    1 unless each value comes eight times or more in the sample. Terms below the resolution do not count.
+    1 unless a value comes eight times or more among 64 terms. Terms below the resolution do not count.
+    Returns float64, shape (...).
     """
     n = x.shape[-1]
     step = max(1, n // SAMPLE)
     sample = x[..., ::step][..., :SAMPLE]
+    size = sample.shape[-1]
     grain = torch.clamp(resolution, min=1e-300).unsqueeze(-1)
     levels = torch.nan_to_num((sample / grain).round(), nan=0.0, posinf=0.0, neginf=0.0).sort(-1).values
-    counted = (levels != 0).sum(-1)
-    changes = (levels[..., 1:] != levels[..., :-1]) & (levels[..., 1:] != 0)
-    distinct = changes.sum(-1) + (levels[..., 0] != 0)
-    few = (distinct > 0) & (8 * distinct <= counted)
-    share = n * counted / (levels.shape[-1] * distinct.clamp(min=1))
-    return torch.where(few, share.double(), torch.ones_like(share, dtype=torch.float64))
+    common = torch.ones(x.shape[:-1], dtype=torch.float64, device=x.device)
+    run = 8
+    while run <= size:
+        again = (levels[..., run - 1 :] == levels[..., : size - run + 1]) & (levels[..., run - 1 :] != 0)
+        common = torch.where(again.any(-1), n * run / size, common)
+        run *= 2
+    return common
 
 
 def grid_sum(replay: Replay, terms: torch.Tensor, dims: list[int]) -> bool:
