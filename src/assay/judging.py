@@ -41,6 +41,9 @@ def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: b
                           blocking=blocking, probes_planned=planned, note=note), Verdict()
     undecided = Counter({k: v for k, v in verdict.undecided.items() if k not in SILENT})
     outcome, reason = _outcome(verdict, undecided)
+    if outcome is Outcome.PASS and (claim := _claim(gate, records)) is not None:
+        # a probe that the candidate's own word took out of the count may be the one it would have failed
+        outcome, reason = Outcome.INCONCLUSIVE, claim
     return GateResult(
         id=gate.id, slug=gate.slug, outcome=outcome, reason=reason, blocking=blocking,
         probes_planned=max(planned, verdict.decided + sum(verdict.undecided.values())),
@@ -48,6 +51,16 @@ def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: b
         undecided={k.value: v for k, v in sorted(verdict.undecided.items())}, note=verdict.note,
         findings=len(verdict.findings),
     ), verdict
+
+
+CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights": Reason.WEIGHTS}
+"""Observations that decide nothing because the candidate's own process says so."""
+
+
+def _claim(gate: Gate, records: Sequence[Record]) -> Reason | None:
+    """Why the candidate would not run a probe that this gate planned; None when it ran all of them."""
+    said = (r.observation.status for r in records if r.probe.gate == gate.slug and r.probe.kind != "compile")
+    return next((CLAIMS[status] for status in said if status in CLAIMS), None)
 
 
 def _outcome(verdict: Verdict, undecided: Counter[Reason]) -> tuple[Outcome, Reason | None]:
@@ -82,7 +95,7 @@ def is_blocking(gate: Gate, ctx: Context) -> bool:
 
 def make_report(
     gates: Sequence[Gate], ctx: Context, records: Sequence[Record], *, task: TaskInfo, candidate: CandidateInfo,
-    scope: str, environment: dict[str, Any], timing: Timing,
+    scope: str, environment: dict[str, Any], timing: Timing, seed_commitment: str = "", seed_nonce: str = "",
 ) -> Report:
     """Judge every gate and put the verdict together."""
     results, findings = [], []
@@ -119,4 +132,5 @@ def make_report(
                                              if f.attested_by == "worker"})),
         ),
         contract=ctx.contract.model_dump(mode="json"), environment=environment, seed=ctx.seed, timing=timing,
+        seed_commitment=seed_commitment, seed_nonce=seed_nonce,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay import seeds
 from assay.contract import Contract
 from assay.contract.domain import declared
 from assay.environment import describe as describe_environment
@@ -29,7 +29,7 @@ from assay.planning import (
 from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
 from assay.probe.model import Draw, Probe
-from assay.probe.record import FAULTS, Record
+from assay.probe.record import FAULTS, Observation, Record
 from assay.report.model import CandidateInfo, Report, TaskInfo, Timing
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
@@ -40,8 +40,8 @@ from assay.task.facts import Study
 from assay.vocabulary import EffortTier
 
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
-NATIVE_PILOT_SECONDS = 20.0
 SLOW_CALL_SECONDS = 0.4
+LIBRARY_BYTES = 4 << 30
 BACKWARD = re.compile(r"autograd\.Function|\bregister_autograd\b|\bdef\s+backward\s*\(|\bsetup_context\b")
 """What a candidate that supports training says somewhere in its source."""
 
@@ -61,6 +61,8 @@ class Options:
         fail_fast: stop at the first finding that rejects.
         memory: bytes that one probe may take; None for a quarter of what is free.
         target: device that CPU emulation answers as.
+        sandbox: `auto`, `strict` or `off`: how candidates are confined; None for the warm parent's own.
+        patience: seconds that a call may always take before it counts as hung; the first gets six times that.
         lanes: candidate processes at a time.
     """
 
@@ -73,6 +75,8 @@ class Options:
     memory: int | None = None
     target: str = "sm_90"
     lanes: int = 2
+    sandbox: str | None = None
+    patience: float = 10.0
 
 
 @dataclass
@@ -138,9 +142,13 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     clock.start = time.monotonic() - clock.began
     reference = ReferenceSession(zygote, task, numerics(contract), device=device)
     limits = Limits(address_space=address_space(device))
+    zygote.level(options.sandbox)
+    failures: list[Observation] = []
+    confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": [task.path] if task.path else [],
+                                   "failures": failures, "patience": options.patience}
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
-                         {"device": device, "target": options.target}, limits)
+                         {"device": device, "target": options.target}, limits, **confinement)
         for _ in range(max(1, options.lanes))
     ]
     compilers: dict[str, CandidateSession] = {}
@@ -148,7 +156,8 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     def compiler(target: str) -> CandidateSession:
         if target not in compilers:
             compilers[target] = CandidateSession(zygote, candidate.source, entries(task, candidate),
-                                                 {"device": "cpu", "mode": "compile", "target": target}, limits)
+                                                 {"device": "cpu", "mode": "compile", "target": target}, limits,
+                                                 **confinement)
         return compilers[target]
 
     run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler)
@@ -175,20 +184,24 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     if study.raises is not None:
         raise InputError(f"the reference raises on its own inputs: {study.raises}", task.shown,
                          "make forward run on what get_inputs returns")
-    seed = options.seed if options.seed is not None else secrets.randbits(31)
+    drawn = seeds.draw(options.seed)
+    seed = drawn.value
+    progress(f"seed {drawn.commitment}", 0, 0)
     seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
-    run.budget, run.seed, run.random = Budget(time.monotonic() + seconds), seed, study.random
+    run.seed, run.random = seed, study.random
+    run.budget = Budget(time.monotonic() + seconds, floor=options.patience, firm=options.timeout is not None)
     ctx = Context(
         study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
         languages=tuple(candidate.languages), target=_target(device, options),
         defines_backward=bool(BACKWARD.search(candidate.source)),
         blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
         element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
+        memory=max(0, address_space(device) - LIBRARY_BYTES),
     )
     memory = options.memory if options.memory is not None else free_bytes() // 4
     run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
-    ctx, pilots = _pilot(ctx, run, sessions[0], candidate)
+    ctx, pilots = _pilot(ctx, run, sessions[0], options.patience)
     gates = chosen_gates(BATTERY, contract, options.only)
     plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]
     done = len(pilots)
@@ -203,13 +216,19 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     if options.fail_fast:
         run.stop = lambda record: any(
             rejects(f, ctx, True) for g in gates if is_blocking(g, ctx) for f in g.judge(ctx, visible(g, [record])).findings)
-    records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *run.all(plan)]
+    records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *_in_order(plan, run)]
     for session in sessions:
         session.close()
-    return _report(task, candidate, ctx, gates, records, sessions, options, run, clock)
+    return _report(task, candidate, ctx, gates, records, sessions, options, run, clock, drawn)
 
 
-def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candidate) -> tuple[Context, list[Record]]:
+def _in_order(plan: Sequence[Probe], run: Run) -> list[Record]:
+    """Run a plan in an order that does not give it away; the records as planned."""
+    by_id = {record.probe.id: record for record in run.all(seeds.shuffled(plan, run.seed))}
+    return [by_id[probe.id] for probe in plan if probe.id in by_id]
+
+
+def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -> tuple[Context, list[Record]]:
     """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
     from dataclasses import replace
 
@@ -223,14 +242,14 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candida
     records: list[Record] = []
     cut = small_sizes(ctx.study, ctx.sizes)
     reduced = cheaper or (cut if cut != ctx.sizes else {})
-    native = trial("draw-0", ctx.sizes, NATIVE_PILOT_SECONDS if reduced else 60.0)
+    native = trial("draw-0", ctx.sizes, 2 * patience if reduced else 6 * patience)
     slow = native.observation.status == "timed_out" and bool(reduced)
     if not slow:
         records.append(native)
         run.budget.call_seconds = native.observation.seconds
         seconds = native.observation.seconds
         if native.observation.ran and seconds > SLOW_CALL_SECONDS and reduced:
-            smaller = trial("reduced-0", reduced, 60.0)
+            smaller = trial("reduced-0", reduced, 6 * patience)
             records.append(smaller)
             if smaller.observation.ran:
                 ctx = replace(ctx, sizes=dict(reduced))
@@ -238,7 +257,7 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candida
         run.budget.call_seconds = max(0.02, seconds)
         small = small_sizes(ctx.study, ctx.sizes)
         if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
-            check = trial("small-0", small, max(10.0, 4 * seconds))
+            check = trial("small-0", small, max(patience, 4 * seconds))
             if not check.observation.ran or check.observation.status in FAULTS:
                 small = ctx.sizes
         ctx = replace(ctx, small=dict(small), call_seconds=seconds)
@@ -246,7 +265,7 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candida
     else:
         # the native size is too slow here, which is no fault of the candidate: learn the cost at smaller ones
         run.hangs.clear()
-        smaller = trial("draw-0", reduced, 60.0)
+        smaller = trial("draw-0", reduced, 6 * patience)
         records.append(smaller)
         seconds = max(0.02, smaller.observation.seconds)
         run.budget.call_seconds = seconds
@@ -258,11 +277,13 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, candidate: Candida
 
 
 def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any], records: list[Record],
-            sessions: Sequence[CandidateSession], options: Options, run: Run, clock: _Clock) -> Report:
+            sessions: Sequence[CandidateSession], options: Options, run: Run, clock: _Clock,
+            drawn: seeds.Seed) -> Report:
     kernels = sorted({str(launch.get("kernel")) for r in records
                       for launch in r.observation.facts.get("launches", [])})
     weights = next((r.observation.weights for r in records if r.observation.weights != "none"), None)
     environment = describe_environment(ctx.device, options.target)
+    environment["sandbox"] = sessions[0].level.to_json()
     scope = "cpu-emulation" if ctx.device == "cpu" else str(environment["gpu"])
     return make_report(
         gates, ctx, records,
@@ -270,6 +291,7 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
         candidate=CandidateInfo(language=candidate.language, entry=sessions[0].entry or candidate.entry or "",
                                 sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights),
         scope=scope, environment=environment,
+        seed_commitment=drawn.commitment, seed_nonce=drawn.nonce,
         timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),
                       candidate_s=round(run.candidate_seconds, 3)),
@@ -306,7 +328,7 @@ def entries(task: Task, candidate: Candidate) -> list[str]:
 
 def address_space(device: str) -> int:
     """Address space of a candidate worker, bytes: a quarter of the free memory beside its libraries; no limit on GPU."""
-    return 0 if device == "cuda" else (4 << 30) + free_bytes() // 4
+    return 0 if device == "cuda" else LIBRARY_BYTES + free_bytes() // 4
 
 
 def load_pair(reference: str | Path | Task, candidate: str | Path | Candidate) -> tuple[Task, Candidate]:

@@ -36,6 +36,7 @@ class Context:
         call_seconds: time of one candidate call at `sizes`.
         configs: autotune configurations of each kernel seen.
         element_limit: elements, inputs and outputs together, that a probe should stay under.
+        memory: bytes that a candidate may use; 0 where there is no limit to compare with.
     """
 
     study: Study
@@ -53,6 +54,7 @@ class Context:
     call_seconds: float = 0.0
     configs: dict[str, int] = field(default_factory=dict)
     element_limit: int = 1 << 20
+    memory: int = 0
 
     def draw_seed(self, *names: object) -> int:
         """A seed for one draw, 31 bits, derived from the plan's seed and the names."""

@@ -10,6 +10,8 @@ from assay.probe.record import FAULTS, Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
 
+MEMORY_SHARE = 256
+
 
 class Faults:
     """Judged on every probe. An exception is a fault only on the task's own draws; elsewhere its gate has it."""
@@ -28,6 +30,13 @@ class Faults:
         """A worker that ended, hung or broke the protocol; processes and threads left behind."""
         verdict = Verdict()
         for record in records:
+            if self._ran_out(ctx, record):
+                verdict.decided += 1
+                verdict.findings.append(Finding(
+                    gate=self.id, slug=self.slug, reason=Reason.OUT_OF_MEMORY_CANDIDATE, tier=Tier.WRONG,
+                    tolerance_free=True, expected="an output", probe=record.probe.id, attested_by="worker",
+                    actual=f"out of memory on {_bytes(record)} bytes of inputs and outputs"))
+                continue
             if (reason := undecided_reason(record)) is not None:
                 if record.probe.gate == "values":
                     verdict.undecided[reason] += 1
@@ -47,7 +56,22 @@ class Faults:
         verdict.findings = distinct(verdict.findings)
         return verdict
 
+    def _ran_out(self, ctx: Context, record: Record) -> bool:
+        """Out of memory where inputs and outputs are a tiny share of it: the candidate's doing, or its pretext.
+
+        On larger ones nothing is decided, since a right candidate may need room for intermediates.
+        """
+        if record.observation.status != "memory" or not all(t.ok for t in record.truths):
+            return False
+        return ctx.memory > 0 and _bytes(record) * MEMORY_SHARE < ctx.memory
+
     def _left(self, record: Record, reason: Reason, what: str) -> Finding:
         return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
                        expected="nothing left running", actual=what[:200], probe=record.probe.id,
                        attested_by="judge" if reason is Reason.LEFTOVER_PROCESS else "worker")
+
+
+def _bytes(record: Record) -> int:
+    """Bytes of a probe's inputs and outputs, over all its draws."""
+    tensors = [t for truth in record.truths for t in (*truth.inputs, *(leaf.native for leaf in truth.leaves))]
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None)

@@ -165,6 +165,10 @@ class Report(Frozen):
     """Machine and versions."""
     seed: int
     """Seed the probes were drawn from."""
+    seed_commitment: str = ""
+    """SHA-256 of `SEED:NONCE`, which was announced before the candidate first ran."""
+    seed_nonce: str = ""
+    """The nonce of that commitment; empty when the seed was given."""
     timing: Timing
     """Seconds spent."""
 

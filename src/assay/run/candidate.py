@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import time
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,10 @@ from assay.run import codec, reply
 from assay.run.arena import Region
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.reply import printable
+from assay.run.sandbox import Level
 from assay.run.wire import Frame
 
 ARENA_BYTES = 4 << 30
-LOAD_TIMEOUT = 60.0
 LOAD_ATTEMPTS = 2
 REPLY_SLACK = 64 << 20
 
@@ -61,22 +62,31 @@ class CandidateSession:
         limits: resource limits.
         sandbox: `auto`, `strict` or `off`; None for the warm parent's own.
         hide: files that the candidate finds empty.
+        failures: failed attempts to load the candidate, shared by all its sessions.
+        patience: seconds; loading may take six times as long.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
-                 limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = ()) -> None:
+                 limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
+                 failures: list[Observation] | None = None, patience: float = 10.0) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self._options, self._limits = options, limits
         self._sandbox, self._hide = sandbox, tuple(hide)
         self._worker: Worker | None = None
         self._keys: set[str] = set()
-        self._load_failures: list[Observation] = []
+        self._load_failures: list[Observation] = [] if failures is None else failures
+        self._load_seconds = 6 * patience
         self.entry = ""
         self.deaths = 0
         self._token = 0
 
+    @property
+    def level(self) -> Level:
+        """How its workers are confined."""
+        return self._zygote.level(self._sandbox)
+
     def run(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
-            timeout: float) -> Observation:
+            timeout: float, left: float = math.inf) -> Observation:
         """Run one probe. Never raises for anything the candidate does.
 
         Args:
@@ -84,22 +94,23 @@ class CandidateSession:
             truths: one per draw of the probe; all `ok`.
             weights: constructor arguments and weights at the probe's sizes.
             seeds: RNG seed set before each call.
-            timeout: seconds for the whole probe.
+            timeout: seconds for the whole probe; more is a hang.
+            left: seconds that there are at all; a probe that they end decides nothing.
         """
-        failed = self._ensure_loaded(probe.id, timeout)
+        failed = self._ensure_loaded(probe.id, left)
         if failed is not None:
             return failed
         worker = self._worker
         assert worker is not None
         for needed in (weights, *weights.others.values()):
             if needed.key not in self._keys:
-                refused = self._send_instance(worker, needed, timeout, probe.id)
+                refused = self._send_instance(worker, needed, left, probe.id)
                 if refused is not None:
                     return refused
         region = _region(probe, truths)
         if worker.arena_used and worker.arena_used + region.size > ARENA_BYTES:
             self._retire()
-            return self.run(probe, truths, weights, seeds, timeout)
+            return self.run(probe, truths, weights, seeds, timeout, left)
         worker.reserve(worker.arena_used + region.size + 2 * mmap.PAGESIZE)
         image = region.write(worker.arena, worker.arena_used)
         worker.arena_used += region.size + -region.size % mmap.PAGESIZE
@@ -110,11 +121,9 @@ class CandidateSession:
         limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
             t.numel() * t.element_size() for truth in truths for t in truth.inputs))
         began = time.monotonic()
-        answer = worker.request(header, chunks, timeout=timeout, payload_limit=limit)
+        answer = worker.request(header, chunks, timeout=min(timeout, left), payload_limit=limit)
         if isinstance(answer, Death):
-            self._worker = None
-            self.deaths += 1
-            return _of_death(probe.id, answer)
+            return self._lost(probe.id, answer, timeout <= left)
         try:
             observation = self._read(probe, answer, time.monotonic() - began)
         except Exception as error:
@@ -132,7 +141,7 @@ class CandidateSession:
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
-    def _ensure_loaded(self, probe_id: str, timeout: float) -> Observation | None:
+    def _ensure_loaded(self, probe_id: str, left: float) -> Observation | None:
         if self._worker is not None:
             return None
         if len(self._load_failures) >= LOAD_ATTEMPTS:
@@ -140,11 +149,13 @@ class CandidateSession:
         worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits,
                                     confinement=self._sandbox, hide=self._hide)
         answer = worker.request({"op": "load", "source": self._source, "entries": self._entries},
-                               timeout=max(timeout, LOAD_TIMEOUT) if self.entry == "" else LOAD_TIMEOUT,
+                               timeout=min(self._load_seconds, left),
                                payload_limit=1 << 20)
         failure: Observation | None = None
         if isinstance(answer, Death):
-            failure = _of_death(probe_id, answer)
+            failure = self._lost(probe_id, answer, self._load_seconds <= left)
+            if failure.status == "not_run":
+                return failure
         elif isinstance(answer.header.get("error"), dict):
             failure = Observation(probe=probe_id, status=_error_status(answer.header["error"]),
                                   error=reply.clean_error(answer.header["error"]))
@@ -155,16 +166,18 @@ class CandidateSession:
             worker.close()
             failure = Observation(probe=probe_id, status="forged", text="the reply to `load` makes no sense")
         if failure is not None:
-            self._load_failures.append(failure)
+            # so does one that hangs hang again
+            self._load_failures += [failure] * (LOAD_ATTEMPTS if failure.status == "timed_out" else 1)
             return failure
         assert isinstance(answer, Frame)
         self._worker, self._keys = worker, set()
         self.entry = printable(answer.header.get("entry", ""), 200)
         return None
 
-    def _send_instance(self, worker: Worker, weights: Weights, timeout: float, probe_id: str) -> Observation | None:
+    def _send_instance(self, worker: Worker, weights: Weights, left: float,
+                       probe_id: str) -> Observation | None:
         if weights.base is not None and weights.base.key not in self._keys:
-            refused = self._send_instance(worker, weights.base, timeout, probe_id)
+            refused = self._send_instance(worker, weights.base, left, probe_id)
             if refused is not None:
                 return refused
         init, chunks = codec.pack([list(weights.init[0]), dict(weights.init[1])])
@@ -174,16 +187,15 @@ class CandidateSession:
                   "buffers": list(weights.buffers), "seed": weights.seed, "training": weights.training,
                   "force_mode": False, "base": weights.base.key if weights.base else weights.key}
         answer = worker.request(header, [*chunks, *[codec.tensor_bytes(t) for t in tensors]],
-                                timeout=max(timeout, LOAD_TIMEOUT), payload_limit=1 << 20)
+                                timeout=min(self._load_seconds, left), payload_limit=1 << 20)
         if isinstance(answer, Death):
-            self._worker = None
-            self.deaths += 1
-            return _of_death(probe_id, answer)
+            return self._lost(probe_id, answer, self._load_seconds <= left)
         if answer.header.get("ok") is not True:
             self._retire()
             error = answer.header.get("error")
             if isinstance(error, dict):
-                return Observation(probe=probe_id, status=_error_status(error), error=reply.clean_error(error))
+                return Observation(probe=probe_id, status=_error_status(error),
+                                   error=reply.clean_error(error))
             return Observation(probe=probe_id, status="forged", text="the reply to `instance` makes no sense")
         self._keys.add(weights.key)
         return None
@@ -221,7 +233,8 @@ class CandidateSession:
             "seconds": reply.seconds(header.get("seconds", 0.0), elapsed),
         }
         if common["weights"] == "unmatched":
-            return Observation(status="weights", text=printable(header.get("weights_text", ""), 1000), **common)
+            return Observation(status="weights", text=printable(header.get("weights_text", ""), 1000),
+                               **common)
         calls, used = [], 0
         for record in header["calls"][: len(probe.calls)]:
             result, used = reply.call_result(record, view, used, elapsed)
@@ -235,13 +248,21 @@ class CandidateSession:
                 late = tuple(tuple(next(source) for _ in range(n)) for n in counts)
         if isinstance(header.get("error"), dict):
             error = reply.clean_error(header["error"])
-            return Observation(status=_error_status(header["error"]), error=error, calls=tuple(calls), late=late,
-                               **common)
+            return Observation(status=_error_status(header["error"]), error=error, calls=tuple(calls),
+                               late=late, **common)
         if len(calls) != len(probe.calls):
             raise codec.CodecError("fewer calls than asked for")
         changed = header.get("parameters_changed", [])
         return Observation(status="ok", calls=tuple(calls), late=late,
                            parameters_changed=tuple(printable(n, 200) for n in changed[:50]), **common)
+
+    def _lost(self, probe_id: str, death: Death, hung: bool) -> Observation:
+        """What the end of a worker is for the probe; an end by the clock counts only where it `hung`."""
+        self._worker = None
+        self.deaths += 1
+        if death.kind == "timed_out" and not hung:
+            return Observation(probe=probe_id, status="not_run", text="budget spent")
+        return _of_death(probe_id, death)
 
     def _retire(self) -> None:
         if self._worker is not None:

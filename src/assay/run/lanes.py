@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import queue
 import threading
 import time
@@ -30,15 +31,21 @@ class Budget:
         deadline: monotonic time at which no further probe starts.
         call_seconds: expected seconds of one candidate call.
         floor: smallest timeout of a probe, seconds.
+        firm: whether the deadline also ends what has started; a probe that it ends decides nothing.
     """
 
     deadline: float
     call_seconds: float = 0.0
     floor: float = 10.0
+    firm: bool = False
 
     def timeout(self, probe: Probe) -> float:
         """Seconds that one probe may take before it counts as hung."""
         return max(self.floor, 40.0 * self.call_seconds * len(probe.calls))
+
+    def left(self) -> float:
+        """Seconds that a probe which starts now may take at most."""
+        return max(self.floor, self.deadline - time.monotonic()) if self.firm else math.inf
 
 
 @dataclass
@@ -126,7 +133,7 @@ class Run:
             return self._compile(probe, truths, weights, target)
         began = time.monotonic()
         observation = session.run(probe, truths, weights, self.call_seeds(probe),
-                                  timeout or self.budget.timeout(probe))
+                                  timeout or self.budget.timeout(probe), self.budget.left())
         self.candidate_seconds += time.monotonic() - began
         return Record(probe, truths, observation)
 
@@ -182,9 +189,18 @@ class Run:
         threads += [threading.Thread(target=consume, args=(s,), daemon=True) for s in self.sessions]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.2)
+        except BaseException:
+            # an interrupt: nothing new starts, and what runs loses its process, so that the threads end
+            stopped.set()
+            for session in self.sessions:
+                session.abort()
+            for thread in threads[1:]:
+                thread.join(5.0)
+            raise
         if broken:
             raise broken[0]
         return [r for r in records if r is not None]

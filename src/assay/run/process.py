@@ -180,14 +180,16 @@ class Zygote:
                                        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))])
                 except OSError:
                     raise self._gone() from None
-                pid = int(self._await(30.0)["pid"])
+                answer = self._await(30.0)
+            if "pid" not in answer:
+                raise RuntimeError(f"a worker could not be started: {answer.get('failed')}")
             undo.pop_all()
             for sock in (theirs, control_theirs):
                 sock.close()
             for fd in (out_write, err_write):
                 os.close(fd)
-        return Worker(pid=pid, channel=channel, control=control, out=out_read, err=err_read, arena=arena,
-                      directory=directory, hostile=hostile)
+        return Worker(pid=int(answer["pid"]), channel=channel, control=control, out=out_read, err=err_read,
+                      arena=arena, directory=directory, hostile=hostile)
 
     def close(self) -> None:
         """End the warm parent and everything it started."""
@@ -389,7 +391,7 @@ class Worker:
         return self.death
 
     def _reap(self, wait: float) -> dict[str, Any]:
-        """Wait a little for a natural end, then order the kill; what the guardian says, empty if it is gone."""
+        """Wait a little for a natural end, then order the kill; what the guardian says, if it does."""
         if not ready(self.control, wait):
             self.kill()
         deadline = time.monotonic() + REAP_SECONDS
@@ -401,6 +403,7 @@ class Worker:
             # the answer to a census that nobody waited for any more
             if "others" not in report:
                 return dict(report)
+        # its guardian does not answer: it is gone, or ends now and takes everything with it
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
         return {}

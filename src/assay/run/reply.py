@@ -1,4 +1,4 @@
-"""Reading what a candidate's worker answers: everything is bounded, typed and printable before anyone uses it."""
+"""Reading what a candidate's worker answers: all of it bounded, typed and printable before anyone uses it."""
 
 from __future__ import annotations
 

@@ -88,6 +88,7 @@ class Box:
         seccomp: whether system calls are filtered.
         keep: paths that stay visible below a masked directory.
         hide: files that are replaced by an empty one.
+        outside: user and group of the judge.
     """
 
     namespaces: bool = False
@@ -96,6 +97,7 @@ class Box:
     seccomp: bool = False
     keep: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
+    outside: tuple[int, int] = (0, 0)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON data."""
@@ -105,7 +107,7 @@ class Box:
     def from_json(data: dict[str, Any]) -> Box:
         """Inverse of `to_json`."""
         return Box(data["namespaces"], data["user"], data["uid"], data["seccomp"], tuple(data["keep"]),
-                   tuple(data["hide"]))
+                   tuple(data["hide"]), tuple(data["outside"]))
 
 
 def needed() -> tuple[str, ...]:
@@ -135,9 +137,10 @@ def box(found: Level, number: int, hide: Iterable[str] = ()) -> Box:
     # each worker is a user of its own, where there are enough of them
     uid = found.uid + number % 0x10000 if found.uid == FIRST_UID else found.uid
     return Box(found.full, found.user, uid, "system_calls" in found.parts, needed(),
-               tuple(os.path.realpath(p) for p in hide if os.path.isfile(p)))
+               tuple(os.path.realpath(p) for p in hide if os.path.isfile(p)), (os.getuid(), os.getgid()))
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
@@ -159,15 +162,38 @@ def hide_memory() -> None:
     prctl(_PR_SET_DUMPABLE, 0)
 
 
-def separate(chosen: Box) -> None:
-    """Give the children of this process namespaces of their own. Raises OSError."""
-    uid, gid = os.getuid(), os.getgid()
+def fork_apart(chosen: Box) -> int:
+    """Fork like os.fork, with the child as first process of namespaces of its own.
+
+    One step, because each fork of a process that has torch loaded costs some 10 ms. The child calls
+    `settle` first.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
     flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if chosen.user else 0)
+    number = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
+    if number is None:
+        raise OSError(0, f"clone is not known for {platform.machine()}")
+    python = ctypes.pythonapi
+    libc = ctypes.PyDLL(None, use_errno=True)
+    # clone(2) by number, since the function of that name wants a stack; the interpreter prepares as for fork
+    python.PyOS_BeforeFork()
+    pid = int(libc.syscall(number, ctypes.c_ulong(flags | signal.SIGCHLD), None, None, None, None))
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    return _check(pid, "clone")
+
+
+def settle(chosen: Box) -> None:
+    """Finish what `fork_apart` began, in the child. Raises OSError."""
     if chosen.user:
         # what is not dumpable belongs to root, and so would the files that the map is written to
         prctl(_PR_SET_DUMPABLE, 1)
-    _check(_libc().unshare(flags), "unshare")
-    if chosen.user:
+        # as they were outside: inside nothing is mapped yet
+        uid, gid = chosen.outside
         maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
         for name, text in maps.items():
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
@@ -193,10 +219,10 @@ def _set_attributes(path: str, flags: int, add: int = 0, remove: int = 0) -> Non
            f"mount_setattr {path}")
 
 
-def _masks() -> list[str]:
+def _masks(temporary: str) -> list[str]:
     """Directories that hold what belongs to others: temporary files, sockets, homes."""
-    candidates = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/home", "/root", tempfile.gettempdir(),
-                  os.path.expanduser("~"))
+    home = os.path.expanduser("~")
+    candidates = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/home", "/root", temporary, home)
     found: list[str] = []
     for path in sorted({os.path.realpath(c) for c in candidates}):
         if path != "/" and os.path.isdir(path) and not any(path.startswith(f"{f}/") for f in found):
@@ -213,7 +239,8 @@ def furnish(chosen: Box, directory: str) -> None:
     libc = _libc()
     os.chdir("/")
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-    masks = _masks()
+    # directories of workers lie in one of the judge's, which lies in the one for temporary files
+    masks = _masks(os.path.dirname(os.path.dirname(directory)))
     kept = []
     for path in _outermost(chosen.keep):
         if any(path.startswith(f"{mask}/") for mask in masks):
@@ -345,9 +372,7 @@ def _attempt(chosen: Box) -> str:
         text = ""
         try:
             hide_memory()
-            if chosen.namespaces:
-                separate(chosen)
-            inner = os.fork()
+            inner = fork_apart(chosen) if chosen.namespaces else os.fork()
             if inner == 0:
                 _inside(chosen, write)
             _, status = os.waitpid(inner, 0)
@@ -366,8 +391,9 @@ def _attempt(chosen: Box) -> str:
 
 def _inside(chosen: Box, write: int) -> None:
     try:
-        directory = os.path.join(tempfile.gettempdir(), f"assay-trial-{os.getuid()}")
+        directory = os.path.join(tempfile.gettempdir(), f"assay-trial-{os.getuid()}", "w")
         if chosen.namespaces:
+            settle(chosen)
             furnish(chosen, directory)
         worker = os.fork()
         if worker == 0:
@@ -404,7 +430,7 @@ def _measure(keep: tuple[str, ...]) -> Level:
         trials.append(("full", (*spaces, "uid"), Box(True, False, uid, seccomp, keep)))
     if root:
         trials.append(("full", spaces, Box(True, False, None, seccomp, keep)))
-    trials.append(("full", spaces, Box(True, True, None, seccomp, keep)))
+    trials.append(("full", spaces, Box(True, True, None, seccomp, keep, outside=(os.getuid(), os.getgid()))))
     for uid in uids:
         trials.append(("partial", ("uid", "capabilities"), Box(False, False, uid, seccomp, keep)))
     first = ""

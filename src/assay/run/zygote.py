@@ -202,7 +202,9 @@ def _keep(spec: dict[str, Any], fds: list[int], alone: bool) -> None:
     control = socket.socket(fileno=os.dup(fds[3]))
     try:
         if alone:
-            sandbox.furnish(sandbox.Box.from_json(spec["box"]), spec["directory"])
+            box = sandbox.Box.from_json(spec["box"])
+            sandbox.settle(box)
+            sandbox.furnish(box, spec["directory"])
         worker = os.fork()
     except OSError as error:
         control.send(json.dumps({"failed": str(error)}).encode())
@@ -230,49 +232,24 @@ def _keep(spec: dict[str, Any], fds: list[int], alone: bool) -> None:
 
 
 def _spawn(spec: dict[str, Any], fds: list[int], own: socket.socket) -> int:
-    """Fork a guardian, which forks the worker. Returns the guardian's pid in the zygote."""
-    pid = os.fork()
+    """Fork a guardian, which forks the worker. Returns the guardian's pid in the zygote. Raises OSError."""
+    box = sandbox.Box.from_json(spec["box"])
+    alone = spec["role"] == "candidate" and box.namespaces
+    pid = sandbox.fork_apart(box) if alone else os.fork()
     if pid:
         return pid
-    code = 70
     try:
         own.close()
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        box = sandbox.Box.from_json(spec["box"])
         if spec["role"] == "candidate":
             sandbox.last_to_die()
-        if spec["role"] == "candidate" and box.namespaces:
-            code = _apart(spec, fds, box)
-        else:
-            _keep(spec, fds, False)
-            code = 0
+        _keep(spec, fds, alone)
     finally:
-        os._exit(code)
+        os._exit(0)
     raise AssertionError("unreachable")
-
-
-def _apart(spec: dict[str, Any], fds: list[int], box: sandbox.Box) -> int:
-    """Make namespaces, and in them a first process that keeps the worker; wait for its end."""
-    try:
-        sandbox.separate(box)
-        first = os.fork()
-    except OSError as error:
-        socket.socket(fileno=fds[3]).send(json.dumps({"failed": str(error)}).encode())
-        return 71
-    if first == 0:
-        code = 70
-        try:
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            _keep(spec, fds, True)
-            code = 0
-        finally:
-            os._exit(code)
-    for fd in fds:
-        os.close(fd)
-    return os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) & 0xFF
 
 
 def serve(sock: socket.socket, directory: str) -> None:
@@ -298,10 +275,13 @@ def serve(sock: socket.socket, directory: str) -> None:
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds.frombytes(data[: len(data) - len(data) % 4])
-            pid = _spawn(json.loads(message), list(fds), sock)
+            try:
+                answer: dict[str, Any] = {"pid": _spawn(json.loads(message), list(fds), sock)}
+            except OSError as error:
+                answer = {"failed": str(error)}
             for fd in fds:
                 os.close(fd)
-            sock.send(json.dumps({"pid": pid}).encode())
+            sock.send(json.dumps(answer).encode())
     _kill_descendants()
     shutil.rmtree(directory, ignore_errors=True)
 
