@@ -21,7 +21,7 @@ import torch.cuda
 _MODULES: tuple[tuple[str, Any], ...] = (
     ("torch", torch), ("torch.Tensor", torch.Tensor), ("torch.testing", torch.testing),
     ("torch.nn.functional", torch.nn.functional), ("torch.linalg", torch.linalg),
-    ("torch.cuda", torch.cuda), ("torch.cuda.Event", torch.cuda.Event), ("torch.cuda.Stream", torch.cuda.Stream),
+    ("torch.cuda", torch.cuda),
     ("torch.nn.Module", torch.nn.Module), ("torch.autograd", torch.autograd),
     ("time", time), ("builtins", builtins), ("json", json), ("os", os), ("struct", struct),
     ("statistics", statistics),
@@ -29,7 +29,9 @@ _MODULES: tuple[tuple[str, Any], ...] = (
 
 
 def _spaces() -> list[tuple[str, Any]]:
-    spaces = list(_MODULES)
+    # looked up now: an emulated device has an event and a stream of its own
+    spaces: list[tuple[str, Any]] = [*_MODULES, ("torch.cuda.Event", torch.cuda.Event),
+                                     ("torch.cuda.Stream", torch.cuda.Stream)]
     for name in ("triton.testing", "triton.runtime.driver", "numpy", "numpy.testing"):
         if name in sys.modules:
             spaces.append((name, sys.modules[name]))
@@ -41,17 +43,30 @@ def snapshot() -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for prefix, space in _spaces():
         for name, value in list(vars(space).items()):
-            if not name.startswith("__") and (callable(value) or isinstance(value, staticmethod | classmethod | property)):
+            if callable(value) or isinstance(value, staticmethod | classmethod | property):
                 seen[f"{prefix}.{name}"] = value
     return seen
 
 
 def changed(before: dict[str, Any]) -> list[str]:
-    """Dotted names that hold another object now; what was only added is not counted."""
+    """Dotted names that hold another object now; what was only added, and hides nothing, is not counted."""
     spaces = dict(_spaces())
     found = []
     for dotted, value in before.items():
         prefix, name = dotted.rsplit(".", 1)
-        if prefix in spaces and vars(spaces[prefix]).get(name) is not value:
-            found.append(dotted)
+        if prefix in spaces:
+            now = vars(spaces[prefix]).get(name)
+            if now is not value and not _by_compiler(now, value):
+                found.append(dotted)
+    for prefix, space in spaces.items():
+        if isinstance(space, type):
+            found += [f"{prefix}.{name}" for name, value in list(vars(space).items())
+                      if callable(value) and f"{prefix}.{name}" not in before
+                      and any(name in vars(base) for base in space.__mro__[1:])]
     return sorted(found)
+
+
+def _by_compiler(now: Any, before: Any) -> bool:
+    """Whether torch wrapped its own function, as it does when its compiler is imported."""
+    home = getattr(now, "__globals__", {}).get("__name__", "")
+    return getattr(now, "__wrapped__", None) is before and home in ("torch._compile", "torch._dynamo.eval_frame")
