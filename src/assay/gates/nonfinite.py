@@ -14,6 +14,7 @@ from assay.gates.ordinary import wrong_plainly
 from assay.oracle import LeafTruth
 from assay.probe.model import Draw, Injection, Probe
 from assay.probe.record import FAULTS, Output, Record
+from assay.probe.structure import Structure
 from assay.report.model import Finding
 from assay.task.facts import InputLeaf
 from assay.vocabulary import EffortTier, Reason, Tier
@@ -21,8 +22,8 @@ from assay.vocabulary import EffortTier, Reason, Tier
 PLACES = {EffortTier.QUICK: 1, EffortTier.STANDARD: 4, EffortTier.DEEP: 10}
 """Places of each input that a NaN is put into, one at a time; infinities take half of them."""
 PROBES = {EffortTier.QUICK: 8, EffortTier.STANDARD: 40, EffortTier.DEEP: 200}
-_SCATTERED = 6
-"""Elements of each input poisoned together at the end."""
+_FRACTIONS = (0.41, 0.13, 0.27, 0.55, 0.68, 0.82)
+"""How far inside an input elements are poisoned: the first alone, all of them together at the end."""
 
 
 class Nonfinite:
@@ -51,19 +52,25 @@ class Nonfinite:
         probes = [control, *alone[: PROBES[ctx.tier]]]
         if "nan" in wanted and not ctx.quick:
             # one kind only: mixed infinities would meet in sums, and then a skipped structural zero shows
-            scattered = tuple(Injection(leaf=i, position=(k * 0.137 + 0.05 * i) % 1, value="nan")
-                              for i, _ in floating for k in range(_SCATTERED))
+            scattered = tuple(
+                Injection(leaf=i, position=position, value="nan") for i, leaf in floating
+                for _, position in places(self._shape(ctx, leaf), (), len(_FRACTIONS), leaf.structure)
+            )
             probes.append(self._probe(ctx, "scattered", scattered))
         return probes
 
     def _one_by_one(self, ctx: Context, leaf: int, fact: InputLeaf, wanted: Sequence[str]) -> Iterator[Probe]:
         """Probes of one input, the values taking turns over its places."""
-        shape = tuple(axis.at(ctx.study.complete(ctx.small)) for axis in fact.axes)
-        for turn, (name, position) in enumerate(places(shape, ctx.blocks, PLACES[ctx.tier])):
+        shape = self._shape(ctx, fact)
+        spots = places(shape, ctx.blocks, PLACES[ctx.tier], fact.structure)
+        for turn, (name, position) in enumerate(spots):
             for value in wanted:
                 if value == "nan" or turn < max(1, PLACES[ctx.tier] // 2):
                     injected = Injection(leaf=leaf, position=position, value=value)
                     yield self._probe(ctx, f"{value}@{leaf}:{name}", (injected,))
+
+    def _shape(self, ctx: Context, leaf: InputLeaf) -> tuple[int, ...]:
+        return tuple(axis.at(ctx.study.complete(ctx.small)) for axis in leaf.axes)
 
     def _probe(self, ctx: Context, name: str, injections: tuple[Injection, ...]) -> Probe:
         return single(self, name, Draw(seed=ctx.draw_seed(self.slug, name), injections=injections), ctx.small,
@@ -139,16 +146,19 @@ class Nonfinite:
         return found
 
 
-def places(shape: Sequence[int], blocks: Sequence[int], count: int) -> list[tuple[str, float]]:
+def places(shape: Sequence[int], blocks: Sequence[int], count: int,
+           structure: Structure | None = None) -> list[tuple[str, float]]:
     """Names and relative positions of elements worth poisoning, the most telling first.
 
     Inside, at the last element, on both sides of the border of each block along the last dimension, at the
-    first element, and on both sides of a border between rows.
+    first element, and on both sides of a border between rows. Elements that the structure keeps at zero are
+    left out, and of a symmetric matrix only the diagonal is taken: a kernel need not read the rest.
 
     Args:
         shape: of the input.
         blocks: block constants of the candidate.
         count: most places.
+        structure: of the input's values.
     """
     total = math.prod(shape)
     if total == 0:
@@ -156,19 +166,43 @@ def places(shape: Sequence[int], blocks: Sequence[int], count: int) -> list[tupl
     width = shape[-1] if shape else 1
     rows = total // width
     inner = (rows // 2) * width
-    flats = {"inside": int(0.41 * total), "last": total - 1}
+    flats = {"inside": int(_FRACTIONS[0] * total), "last": total - 1}
     # the border nearest to the middle first; blocks of a few elements are vectors more often than tiles
     near = sorted(set(blocks), key=lambda block: (block < 8, abs(math.log2(block / max(1, width // 2)))))
     for block in [block for block in near if block < width][:3]:
         flats[f"before-{block}"] = inner + block - 1
         flats[f"at-{block}"] = inner + block
     flats |= {"first": 0, "row-end": min(total - 1, inner + width - 1), "row-start": inner,
-              "early": int(0.13 * total)}
+              **{f"{fraction:g}": int(fraction * total) for fraction in _FRACTIONS[1:]}}
     chosen: dict[int, str] = {}
     for name, flat in flats.items():
+        if structure is not None and not _admitted(flat, shape, structure):
+            flat = _nearest_diagonal(flat, shape)
         chosen.setdefault(flat, name)
     # the middle of the element, so that rounding of the fraction cannot move it
     return [(name, (flat + 0.5) / total) for flat, name in list(chosen.items())[:count]]
+
+
+def _admitted(flat: int, shape: Sequence[int], structure: Structure) -> bool:
+    """Whether the structure leaves an element of a matrix free."""
+    if len(shape) < 2:
+        return True
+    row, column = flat // shape[-1] % shape[-2], flat % shape[-1]
+    if structure.has("symmetric", "positive_definite", "diagonal"):
+        return row == column
+    if structure.band is not None and not -structure.band[0] <= column - row <= structure.band[1]:
+        return False
+    if structure.has("upper_triangular"):
+        return column >= row
+    return column <= row if structure.has("lower_triangular") else True
+
+
+def _nearest_diagonal(flat: int, shape: Sequence[int]) -> int:
+    """The element on the diagonal in the same row, or the last row that has one."""
+    row = flat // shape[-1] % shape[-2]
+    start = flat // (shape[-1] * shape[-2]) * shape[-1] * shape[-2]
+    on = min(row, shape[-1] - 1)
+    return start + on * shape[-1] + on
 
 
 def _note(tally: Counter[tuple[str, bool]]) -> str | None:

@@ -1,0 +1,66 @@
+"""Tasks in the formats of other benchmarks, each rewritten as one self-contained reference file.
+
+A format is one module with `recognises(path)` and `load(path, ...)`, and one line in `FORMATS`. What it reads
+becomes a Task (text in the usual form, its sizes as module-level integers), Candidates (destination-passing
+ones wrapped by an adapter) and the clauses of a Contract that the format states. What was not understood is
+said in `notes`; a fault of the files is an InputError of one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from assay.errors import InputError
+from assay.task.formats import aten, flashinfer_bench, popcorn, robust_kbench
+from assay.task.formats.loaded import Loaded
+
+__all__ = ["FORMATS", "Format", "Loaded", "detect", "load"]
+
+
+class Format(NamedTuple):
+    """How one format is told and read."""
+
+    recognises: Callable[[Path], bool]
+    """Whether a file or folder is of this format; reads names only."""
+    load: Callable[[Path], tuple[Loaded, ...]]
+    """Everything in it, in the order of names. Raises InputError."""
+
+
+FORMATS: dict[str, Format] = {
+    "flashinfer-bench": Format(flashinfer_bench.recognises, flashinfer_bench.load),
+    "robust-kbench": Format(robust_kbench.recognises, robust_kbench.load),
+    "popcorn": Format(popcorn.recognises, popcorn.load),
+    "aten": Format(aten.recognises, aten.load),
+}
+"""Formats by name, in the order in which they are tried."""
+
+
+def detect(path: str | Path) -> str | None:
+    """Name of the format of a file or folder; None where it is none of these."""
+    place = Path(path)
+    return next((name for name, form in FORMATS.items() if form.recognises(place)), None)
+
+
+def load(path: str | Path, format: str | None = None) -> tuple[Loaded, ...]:
+    """Read what is at a path.
+
+    Args:
+        path: a folder, or the file that the format is told by.
+        format: its name; None to detect it.
+
+    Raises:
+        InputError: no such path, no such format, or files that cannot be read as that format.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise InputError("no such file or folder", str(path), "check the path")
+    name = format or detect(place)
+    if name is None:
+        raise InputError(
+            "no known task format", str(path), f"known: {', '.join(FORMATS)}, or a reference file"
+        )
+    if name not in FORMATS:
+        raise InputError(f"no format `{name}`", "format", f"known: {', '.join(FORMATS)}")
+    return FORMATS[name].load(place)
