@@ -1,8 +1,8 @@
 """Noise for the replay, drawn once per device and reused in random windows.
 
-Variates have a random sign and a magnitude between 0.6 and 1.4, scaled to a variance of 1. With a dozen runs the
-root mean square of normal variates is off by a fifth, and half the error of a row often comes from one number
-(the sum of a softmax); there a fixed magnitude gives the spread almost exactly, and where many numbers
+Variates have a random sign and a magnitude between 0.6 and 1.4, scaled to a variance of 1. With a dozen runs
+the root mean square of normal variates is off by a fifth, and half the error of a row often comes from one
+number (the sum of a softmax); there a fixed magnitude gives the spread almost exactly, and where many numbers
 contribute the distribution is normal anyway. Magnitudes vary so that two equal sources do not cancel exactly.
 
 Fresh variates would cost more than the operations they perturb. A pool of 2^21 of them, read from a random
@@ -76,7 +76,8 @@ class Noise:
         return self._window(_pool(device), count).view(shape)
 
     def factor(self, shape: tuple[int, ...], size: float, device: torch.device) -> torch.Tensor:
-        """1 + size · noise of unit variance, float64, of `shape`; a view into the pool, never to be written to."""
+        """1 + size · noise of unit variance, float64, of `shape`; a view into the pool, never to be written
+        to."""
         count = 1
         for extent in shape:
             count *= extent
