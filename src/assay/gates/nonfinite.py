@@ -88,8 +88,10 @@ class Nonfinite:
         if not mine:
             return Verdict(inapplicable=Reason.NO_SUCH_INPUT, note="no floating input")
         verdict = Verdict()
-        # where the candidate is wrong without an injection, the finite rest tells nothing of one
-        sound = not wrong_plainly(r for r in mine if r.probe.kind == "control")
+        if wrong_plainly(r for r in mine if r.probe.kind == "control"):
+            # wrong without an injection: what comes out with one tells nothing of it
+            verdict.undecided[Reason.VALUE] += len(mine) - 1
+            return verdict
         tally: Counter[tuple[str, bool]] = Counter()
         for record in mine:
             if record.probe.kind == "control":
@@ -97,19 +99,13 @@ class Nonfinite:
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
             elif record.observation.status in FAULTS:
-                if not sound:
-                    verdict.undecided[Reason.RAISED] += 1
-                    continue
                 verdict.decided += 1
                 verdict.findings.append(fault_finding(self, record, Tier.VIOLATION))
                 tally[record.probe.kind, False] += 1
             elif not same_form(record.truths[0], record.observation.calls[0]):
                 verdict.undecided[Reason.SHAPE] += 1
             else:
-                found = self._classes(ctx, record) or (self._rest(record) if sound else [])
-                if not sound and not found:
-                    verdict.undecided[Reason.VALUE] += 1
-                    continue
+                found = self._classes(ctx, record) or self._rest(record)
                 verdict.decided += 1
                 verdict.findings += found
                 tally[record.probe.kind, not found] += 1
