@@ -193,6 +193,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     ctx = Context(
         study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
         languages=tuple(candidate.languages), target=_target(device, options),
+        device_bytes=device_bytes(device),
         defines_backward=bool(BACKWARD.search(candidate.source)),
         blocks=size_planning.block_constants(candidate.source), sizes=dict(study.sizes), small=dict(study.small),
         element_limit=INTERPRETED_ELEMENTS if device == "cpu" else COMPILED_ELEMENTS,
@@ -308,6 +309,15 @@ def _target(device: str, options: Options) -> str:
 
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}" if f"sm_{major}{minor}" in TARGETS else options.target
+
+
+def device_bytes(device: str) -> int:
+    """Memory of the GPU at hand, bytes; 0 on a CPU."""
+    if device != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.get_device_properties(0).total_memory)
 
 
 def numerics(contract: Contract) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Context:
         languages: every kernel language found in its source.
         defines_backward: whether the candidate's source defines a backward of its own.
         target: GPU that kernels are compiled for where the contract names none.
+        device_bytes: memory of the GPU that probes run on; 0 without one.
         blocks: block constants found in the candidate's source.
         sizes: overrides that values are probed at; empty for the native sizes.
         small: overrides for gates that need no particular size, cheap ones.
@@ -48,6 +49,7 @@ class Context:
     languages: tuple[str, ...] = ()
     defines_backward: bool = False
     target: str = "sm_90"
+    device_bytes: int = 0
     blocks: tuple[int, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     small: dict[str, int] = field(default_factory=dict)

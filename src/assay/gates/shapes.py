@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from assay.gates.base import Context, Verdict, distinct, own, single
 from assay.gates.ordinary import judge_record, wrong_plainly
-from assay.probe import sizes
-from assay.probe.model import Draw, Probe
+from assay.probe import huge, sizes
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.vocabulary import EffortTier, Reason, Tier
 
@@ -33,6 +33,18 @@ class Shapes:
         return [control] + [
             single(self, variant.name, Draw(seed=ctx.draw_seed("shapes", variant.name)), dict(variant.sizes))
             for variant in variants[: LIMITS[ctx.tier]]
+        ] + self._huge(ctx)
+
+    def _huge(self, ctx: Context) -> list[Probe]:
+        """A small batch repeated past the limits of the device, where there is one, in the deep tier."""
+        if ctx.device != "cuda" or not ctx.deep:
+            return []
+        return [
+            Probe(id=f"{self.slug}/{batch.name}", gate=self.slug, sizes=batch.sizes, conditions=(batch.condition,),
+                  kind="huge-control" if batch.name == "control" else "huge",
+                  draws=(Draw(seed=ctx.draw_seed(self.slug, "huge")),),
+                  calls=(Call(), Call(storage="same"), Call(storage="same")))
+            for batch in huge.plan(ctx.study, ctx.sizes, ctx.device_bytes)
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -46,6 +58,10 @@ class Shapes:
             # wrong at its native sizes already: other sizes tell nothing of the obligation
             verdict.undecided[Reason.VALUE] += len(varied)
             return verdict
+        controls = [r for r in varied if r.probe.kind == "huge-control"]
+        if wrong_plainly(controls):
+            # rows of this task, or of this candidate, are not independent: repeating them says nothing
+            varied = [r for r in varied if not r.probe.kind.startswith("huge")]
         for record in varied:
             judge_record(self, record, verdict, Tier.WRONG, fault_tier=Tier.VIOLATION,
                          refused=Reason.SIZE_REJECTED)

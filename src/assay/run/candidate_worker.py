@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from assay.run import bait, codec, integrity, weights, wire
+from assay.run import bait, codec, integrity, tiled, weights, wire
 from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
@@ -253,7 +253,9 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         places: list[dict[str, Any]] = []
         models = {0: (model, header["key"])}
         staged: list[torch.Tensor] = []
-        busy = state.device != "cpu" and "stream" in (header.get("conditions") or {})
+        conditions = header.get("conditions") or {}
+        busy = state.device != "cpu" and "stream" in conditions
+        tile = tiled.parse(conditions["tile"]) if "tile" in conditions else None
         cotangents: list[torch.Tensor] = []
         if header.get("cotangents"):
             cotangents, _ = codec.unpack_tensors(header["cotangents"], memoryview(frame.payload))
@@ -274,6 +276,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                 previous, target = again, None
             ranges[str(len(calls))] = [[s.data_ptr(), s.data_ptr() + s.nbytes()]
                                        for s in (t.untyped_storage() for t in previous)]
+            if tile is not None:
+                previous = tiled.repeat(previous, tile[0], tile[2])
             model = _instance_for(state, models, call, header, found, tools)
             args, kwargs = codec.unflatten(call["tree"], previous)
             torch.manual_seed(call["seed"])
@@ -290,20 +294,12 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             seconds = time.perf_counter() - started
             phase = "collect"
             with torch._C.DisableTorchFunctionSubclass():
-                part, pieces = codec.pack(outputs)
-                if state.emulation is not None:
-                    _name_devices(state, part, outputs)
-                _, live = codec.flatten(outputs)
-                tools.after_call(live)
-                record = {"outputs": part, "seconds": seconds}
-                # copied now: a later call may write into the same buffer
-                chunks += [memoryview(bytes(piece)) for piece in pieces]
-                if gradients is not None:
-                    grad_part, grad_pieces = codec.pack(gradients)
-                    record["gradients"] = grad_part
-                    chunks += [memoryview(bytes(piece)) for piece in grad_pieces]
-                kept.append([t.detach() for t in live])
-                calls.append(record)
+                for each in _blocks(outputs, tile, len(header["calls"])):
+                    live = _collect(state, each, gradients, seconds, calls, chunks)
+                    tools.after_call(live)
+                    kept.append([t.detach() for t in live])
+            if tile is not None:
+                break
         if header.get("late"):
             phase = "collect"
             late, pieces = codec.pack(kept[:-1])
@@ -326,6 +322,36 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks
+
+
+def _blocks(outputs: Any, tile: tuple[int, int, tuple[int, ...]] | None, count: int) -> list[Any]:
+    """What is recorded of one call: its outputs, or blocks of those of a repeated batch."""
+    if tile is None:
+        return [outputs]
+
+    def change(tree: Any, cut: Any) -> Any:
+        description, tensors = codec.flatten(tree)
+        return codec.unflatten(description, [cut(t) for t in tensors])
+
+    return tiled.blocks(outputs, tile[0], tile[1], count, change)
+
+
+def _collect(state: _State, outputs: Any, gradients: Any, seconds: float, calls: list[dict[str, Any]],
+             chunks: list[memoryview]) -> list[torch.Tensor]:
+    """Describe and copy what a call returned; its tensors."""
+    part, pieces = codec.pack(outputs)
+    if state.emulation is not None:
+        _name_devices(state, part, outputs)
+    _, live = codec.flatten(outputs)
+    record = {"outputs": part, "seconds": seconds}
+    # copied now: a later call may write into the same buffer
+    chunks += [memoryview(bytes(piece)) for piece in pieces]
+    if gradients is not None:
+        grad_part, grad_pieces = codec.pack(gradients)
+        record["gradients"] = grad_part
+        chunks += [memoryview(bytes(piece)) for piece in grad_pieces]
+    calls.append(record)
+    return live
 
 
 def _overwrite(targets: list[torch.Tensor], values: list[torch.Tensor]) -> None:
