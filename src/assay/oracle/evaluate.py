@@ -443,8 +443,8 @@ def _jumps(narrow: _Deviation, wide: _Deviation, lam: float) -> torch.Tensor:
     less in the wide one, while most of the other elements spread far less.
     """
     near, far = narrow.spread, wide.spread
-    # A result that responds with the square of the perturbation reaches a few times its spread, and is
-    # smooth. jump = far > lam**2 * (near + POOLED * pool(near))
+    # A smooth result that responds with the square of the perturbation reaches a few times its spread.
+    jump = far > lam**2 * (near + POOLED * pool(near))
     if near.numel():
         jump = jump | ((far < 0.3 * near) & (near > 30.0 * near.median()))
     if narrow.sizes:

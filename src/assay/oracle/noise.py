@@ -76,8 +76,7 @@ class Noise:
         return self._window(_pool(device), count).view(shape)
 
     def factor(self, shape: tuple[int, ...], size: float, device: torch.device) -> torch.Tensor:
-        """1 + size · noise of unit variance, float64, of `shape`; a view into the pool, never to be written
-        to."""
+        """1 + size · noise of unit variance, float64, of `shape`; a view never to be written to."""
         count = 1
         for extent in shape:
             count *= extent
