@@ -62,6 +62,12 @@ def chosen_gates(battery: Sequence[Gate], contract: Contract, only: Sequence[str
     return [gate for gate in battery if not gate.opt_in or gate.slug in asked]
 
 
+def _refed(probe: Probe) -> Probe:
+    """A probe of something that may change its inputs: tensors that are passed again get their values again."""
+    calls = tuple(c.model_copy(update={"storage": "overwrite"}) if c.storage == "same" else c for c in probe.calls)
+    return probe.model_copy(update={"calls": calls})
+
+
 def make_plan(gates: Sequence[Gate], ctx: Context) -> list[Probe]:
     """Every probe, in the order in which to run them; ids are unique."""
     seen: set[str] = set()
@@ -69,7 +75,8 @@ def make_plan(gates: Sequence[Gate], ctx: Context) -> list[Probe]:
     for gate in gates:
         group = []
         random = ctx.study.random and gate.slug in NEED_ONE_RESULT
-        for probe in () if random else gate.plan(ctx):
+        for planned in () if random else gate.plan(ctx):
+            probe = _refed(planned) if ctx.contract.memory.inplace or ctx.study.mutates else planned
             unique, turn = probe.id, 2
             while unique in seen:
                 unique, turn = f"{probe.id}#{turn}", turn + 1
