@@ -15,7 +15,16 @@ from rich.console import Console
 from rich.text import Text
 
 from assay.report.model import Finding, GateResult, Report
-from assay.report.words import OUTCOMES, REASONS, TIERS, WEAKNESSES, describe_probe, printable, shortened
+from assay.report.words import (
+    OUTCOMES,
+    REASONS,
+    TIERS,
+    UNDECIDED_REASONS,
+    WEAKNESSES,
+    describe_probe,
+    printable,
+    shortened,
+)
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
 SLUG_WIDTH = 16
@@ -101,8 +110,11 @@ def _note(report: Report, gate: GateResult) -> str:
         reasons = dict.fromkeys(f.reason for f in report.findings if f.slug == gate.slug)
         parts.append("; ".join(REASONS[reason] for reason in reasons))
         return ": ".join(parts)
-    if gate.outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE):
-        parts.append(REASONS[gate.reason] if gate.reason else "")
+    if gate.outcome is Outcome.INCONCLUSIVE and gate.reason is not None:
+        # a fault that another gate reports can leave this one without anything to tell apart
+        parts.append(REASONS[gate.reason] if gate.reason in UNDECIDED_REASONS else "wrong already without it")
+    if gate.outcome is Outcome.NOT_APPLICABLE and gate.reason is not None and not gate.note:
+        parts.append(REASONS[gate.reason])
     if gate.note:
         parts.append(gate.note)
     open_probes = {Reason(k): v for k, v in gate.undecided.items()}

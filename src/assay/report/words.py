@@ -73,6 +73,7 @@ REASONS: dict[Reason, str] = {
     Reason.GRADIENT_SHAPE: "gradient of the wrong shape",
     Reason.GRADIENT_DTYPE: "gradient of the wrong dtype",
     Reason.GRADIENT_RAISED: "the backward pass raised",
+    Reason.STREAM_RACE: "read before its own stream is done",
     Reason.SHARED_MEMORY: "needs more shared memory than the target has",
     Reason.TENSOR_MEMORY: "needs more tensor memory than the target has",
     Reason.REGISTERS: "needs more registers than the target has",
@@ -94,6 +95,13 @@ REASONS: dict[Reason, str] = {
     Reason.INTERNAL: "fault of the verifier itself",
 }
 """What each reason says."""
+
+UNDECIDED_REASONS = frozenset({
+    Reason.NEEDS_GPU, Reason.EMULATION, Reason.WEIGHTS, Reason.TOOLCHAIN, Reason.OUT_OF_MEMORY, Reason.BUDGET,
+    Reason.UNSTABLE_REFERENCE, Reason.REFERENCE_REJECTS, Reason.REFERENCE_RANDOM, Reason.WEAK_TASK,
+    Reason.BY_CONTRACT, Reason.FORWARD_ONLY, Reason.NO_SUCH_INPUT, Reason.NOTHING_TO_VARY, Reason.INTERNAL,
+})
+"""Reasons that say why nothing was decided; all others name a fault of the candidate."""
 
 WEAKNESSES = {
     "constant": "a constant",
