@@ -53,30 +53,31 @@ def reduce(lab: Lab, native: Mapping[str, int], *, elements: int) -> Trial | Non
         native: the integers that may vary, with their native values.
         elements: inputs and parameters to aim at; up to four times as many will do.
     """
-    best: Trial | None = None
-    smallest: dict[str, int] | None = None
     rungs: list[dict[str, int]] = [{}, *_ladder(native)]
+    low = lab.run(rungs[-1], ceiling=_HEAVY)
+    # weights that are many at any size leave nothing to weigh
+    heavy = weight(low) > elements * 4
+    best = low if low.accepted else None
+    if heavy and best is not None:
+        return best
     growth = _growth(lab, rungs)
-    for sizes in rungs:
-        last = sizes == rungs[-1]
-        made = lab.run(sizes, upto="model", ceiling=_HEAVY if last else elements * 16)
-        # weights may be many at any size; the last rung is tried whatever it weighs
-        if made.too_large or (weight(made) > elements * 4 and not last):
+    smallest: dict[str, int] | None = None
+    for sizes in [] if heavy else rungs:
+        made = lab.run(sizes, upto="model", ceiling=elements * 16)
+        if made.too_large or weight(made) > elements * 4:
             continue
-        if not last and growth is not None and growth(weight(made)) > elements * 16:
+        if growth is not None and growth(weight(made)) > elements * 16:
             continue
         smallest = sizes if smallest is None else smallest
-        if made.error:
-            break
-        trial = lab.run(sizes)
-        if not trial.accepted or lab.out_of_time:
+        trial = None if made.error else lab.run(sizes)
+        if trial is None or not trial.accepted:
             break
         best = trial
-        if weight(made) <= elements:
+        if weight(made) <= elements or lab.out_of_time:
             break
-    if best is None and smallest:
+    if best is None and smallest != {}:
         # from the smallest sizes of all a raise costs least; they may be too small in several ways at once
-        for start in (rungs[-1], smallest):
+        for start in (rungs[-1], smallest or rungs[-1]):
             best = best or _put_back(lab, native, start, elements)
     return best
 

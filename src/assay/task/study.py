@@ -45,14 +45,14 @@ SLOW_SECONDS = 0.4
 
 
 def study(
-    task: Task, *, seeds: Sequence[int] = (0, 1, 2), budget_s: float = 1.5, max_elements: int = 1 << 28
+    task: Task, *, seeds: Sequence[int] = (0, 1, 2), budget_s: float = 3.0, max_elements: int = 1 << 28
 ) -> Study:
     """Run a task a few times and describe it.
 
     Args:
         task: the task.
         seeds: seeds of the inputs whose structure is inferred; at least two.
-        budget_s: seconds after which no further sizes are tried.
+        budget_s: seconds of this process's own work after which no further sizes are tried.
         max_elements: most elements made where the sizes cannot be reduced.
 
     Raises:
