@@ -31,11 +31,13 @@ WORDS = {
 }
 """Each mode as people say it."""
 PLAINLY_WRONG_BITS = 4.0
-"""With fewer bits than this in common with the truth, a result is wrong rather than less precise."""
+"""With fewer bits than this that agree with the truth, a result is wrong rather than less precise."""
 TELLING_ELEMENTS = 8
 """Fewest elements whose residuals can be told from a wrong formula's."""
 STRUCTURED = 0.5
 """Correlation of residual and result, both about their means, from which an error is no rounding."""
+ALIKE = 0.3
+"""Correlation of residual and prediction below which a mode of operands explains nothing."""
 
 
 def fingerprint_of(record: Record) -> Fingerprint | None:
@@ -58,8 +60,8 @@ def fingerprint_of(record: Record) -> Fingerprint | None:
     return oracle.attribute(evaluation, truth.modes, [o.tensor for o in outputs])
 
 
-def common_bits(compared: Compared) -> float:
-    """-log2 of the largest residual relative to the output's scale: bits in common with the truth.
+def effective_bits(compared: Compared) -> float:
+    """-log2 of the largest residual relative to the output's scale: bits that agree with the truth.
 
     The scale of an element is the larger of |y| there and the root mean square of y over the output, so that
     an element near zero does not decide; non-finite and undecided elements are left out. From -64 to 64.
@@ -93,45 +95,56 @@ def follows_result(compared: Compared) -> bool:
     size = y[use] - y[use].mean()
     residual = residual - residual.mean()
     norm = float(size.norm() * residual.norm())
-    return norm == 0.0 or abs(float((size * residual).sum())) > STRUCTURED * norm
+    # three standard deviations of the correlation of independent numbers, where those are many enough
+    limit = min(0.9, max(STRUCTURED, 3.0 / math.sqrt(residual.numel())))
+    return norm == 0.0 or abs(float((size * residual).sum())) > limit * norm
 
 
 def with_bits(found: Finding, compared: Compared) -> Finding:
-    """The finding with the bits that its output has in common with the truth."""
+    """The finding with the bits of its output that agree with the truth."""
     if compared.truth.kind not in ("float", "complex"):
         return found
     return found.model_copy(
-        update={"detail": {**found.detail, "common_bits": round(common_bits(compared), 1)}}
+        update={"detail": {**found.detail, "effective_bits": round(effective_bits(compared), 1)}}
     )
 
 
-def explains(seen: Fingerprint, compared: Sequence[Compared]) -> bool:
-    """Whether a lower mode explains what is wrong among some outputs.
+def explanation(seen: Fingerprint, compared: Sequence[Compared]) -> str | None:
+    """The lower mode that explains what is wrong among some outputs; None where there is none.
 
-    A mode that only bounds the error, and does not predict it element by element, is no explanation of
-    residuals that follow the result, or that are too few to tell.
+    A mode whose prediction the residual follows element by element explains it. An accumulator
+    predicts only a size: it explains residuals of that size that neither follow the result nor are
+    too few to tell. Operands rounded to a format do predict their error, so a residual of the right
+    size that has nothing in common with the prediction is not explained by them.
     """
-    if seen.mode not in MODE_REASON:
-        return False
-    return seen.recognised or not any(follows_result(c) for c in compared if not c.result.ok)
+    if seen.recognised:
+        return seen.mode if seen.mode in MODE_REASON else None
+    if any(follows_result(c) for c in compared if not c.result.ok):
+        return None
+    for mode in ("fp16_accumulate", "bf16_accumulate"):
+        if seen.identifiable.get(mode) and seen.ratios.get(mode, math.inf) <= 1.0:
+            return mode
+    if seen.mode in MODE_REASON and seen.correlation.get(seen.mode, 0.0) >= ALIKE:
+        return seen.mode
+    return None
 
 
-def attributed(found: Finding, compared: Compared, seen: Fingerprint) -> Finding:
+def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str) -> Finding:
     """The finding as the mode that explains it: a divergence, or wrong where next to no bit is right."""
-    assert seen.mode is not None
-    bits = common_bits(compared)
+    bits = effective_bits(compared)
     detail = {
         **found.detail,
-        "mode": seen.mode,
+        "mode": mode,
         "recognised": seen.recognised,
-        "common_bits": round(bits, 1),
-        "effective_bits": round(_bounded(seen.effective_bits), 1),
+        "effective_bits": round(bits, 1),
+        "arithmetic_bits": round(_bounded(seen.effective_bits), 1),
     }
-    if seen.also:
-        detail["also"] = list(seen.also)
-    if seen.mode in seen.correlation:
-        detail["correlation"] = round(seen.correlation[seen.mode], 3)
+    others = [name for name in (seen.mode, *seen.also) if name in MODE_REASON and name != mode]
+    if others:
+        detail["also"] = others
+    if mode in seen.correlation:
+        detail["correlation"] = round(seen.correlation[mode], 3)
     tier = Tier.DIVERGENCE if bits >= PLAINLY_WRONG_BITS else Tier.WRONG
     return found.model_copy(
-        update={"reason": MODE_REASON[seen.mode], "tier": tier, "tolerance_free": False, "detail": detail}
+        update={"reason": MODE_REASON[mode], "tier": tier, "tolerance_free": False, "detail": detail}
     )
