@@ -35,7 +35,7 @@ def write(contract: Contract, *, observed: Mapping[str, str] | None = None, head
         head: lines of comment at the top.
     """
     data = contract.model_dump(mode="json", exclude_none=True)
-    lines = [f"# {line}".rstrip() for line in head]
+    lines = [f"# {_one_line(line)}".rstrip() for line in head]
     lines += [""] if lines else []
     _table(data, (), observed or {}, lines)
     return "\n".join(lines).rstrip() + "\n"
