@@ -286,6 +286,9 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     )
     if evaluation.raised is not None:
         return {"raised": f"{evaluation.raised.type}: {evaluation.raised.message}"[:1000], "inputs": packed}, chunks
+    if header.get("modes"):
+        shares = oracle.contributions(model, list(fed.args), dict(fed.kwargs), arithmetic=evaluation.arithmetic)
+        evaluation = oracle.with_dominant(evaluation, shares)
     outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, device),
                                                  int(header["call_seed"]))
     description, tensors = codec.flatten(outputs)
