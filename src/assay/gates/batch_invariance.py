@@ -21,7 +21,7 @@ class BatchInvariance:
 
     id = "BAT-01"
     slug = "batch_invariance"
-    aliases = ("veit:batch-invariance",)
+    aliases: tuple[str, ...] = ("veit:batch-invariance",)
     obligation = "opt-in: a row's bits do not depend on its batch"
     opt_in = True
 
@@ -36,13 +36,25 @@ class BatchInvariance:
             count += -count % size.multiple_of
             at = {**ctx.small, size.name: count, **dict.fromkeys(size.tied, count)}
             seed = ctx.draw_seed(self.slug, size.name)
-            parts = dict.fromkeys(p for p in ((0, 1), (count - 1, count), (1, 4), (0, count - 1), (count // 2, count))
-                                  if 0 <= p[0] < p[1] <= count and p != (0, count))
-            legal = [p for p in parts if (p[1] - p[0]) % size.multiple_of == 0 and p[1] - p[0] >= size.minimum]
+            parts = dict.fromkeys(
+                p
+                for p in ((0, 1), (count - 1, count), (1, 4), (0, count - 1), (count // 2, count))
+                if 0 <= p[0] < p[1] <= count and p != (0, count)
+            )
+            legal = [
+                p for p in parts if (p[1] - p[0]) % size.multiple_of == 0 and p[1] - p[0] >= size.minimum
+            ]
             draws = (Draw(seed=seed), *(Draw(seed=seed, rows=p, batched=batched) for p in legal))
-            probes.append(Probe(
-                id=f"{self.slug}/{size.name}={count}", gate=self.slug, kind=size.name, sizes=at, draws=draws,
-                calls=(Call(), *(Call(draw=i) for i in range(1, len(draws))), Call())))
+            probes.append(
+                Probe(
+                    id=f"{self.slug}/{size.name}={count}",
+                    gate=self.slug,
+                    kind=size.name,
+                    sizes=at,
+                    draws=draws,
+                    calls=(Call(), *(Call(draw=i) for i in range(1, len(draws))), Call()),
+                )
+            )
         return probes
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -78,16 +90,24 @@ class BatchInvariance:
                 if not _rowwise(record, number, position, rows, all_rows, some):
                     continue
                 compared += 1
-                expected = all_rows.tensor[rows[0]:rows[1]]
+                expected = all_rows.tensor[rows[0] : rows[1]]
                 if same_bits(expected, some.tensor):
                     continue
                 index = first_difference(expected, some.tensor)
-                verdict.findings.append(Finding(
-                    gate=self.id, slug=self.slug, reason=Reason.NOT_REPEATABLE, tier=Tier.VIOLATION,
-                    tolerance_free=True, output=some.path, index=(index[0] + rows[0], *index[1:]),
-                    expected=f"{shown(expected[index].item())}, as in a batch of {all_rows.shape[0]}",
-                    actual=f"{shown(some.tensor[index].item())} in a batch of {rows[1] - rows[0]}",
-                    probe=record.probe.id))
+                verdict.findings.append(
+                    Finding(
+                        gate=self.id,
+                        slug=self.slug,
+                        reason=Reason.NOT_REPEATABLE,
+                        tier=Tier.VIOLATION,
+                        tolerance_free=True,
+                        output=some.path,
+                        index=(index[0] + rows[0], *index[1:]),
+                        expected=f"{shown(expected[index].item())}, as in a batch of {all_rows.shape[0]}",
+                        actual=f"{shown(some.tensor[index].item())} in a batch of {rows[1] - rows[0]}",
+                        probe=record.probe.id,
+                    )
+                )
         return compared
 
 
@@ -98,8 +118,11 @@ def _batched(ctx: Context, size: TaskSize) -> tuple[int, ...]:
     mine = {size.name, *size.tied}
     if any(not move.endswith(" dim 0") or not move.startswith(("input ", "output ")) for move in size.moves):
         return ()
-    found = [leaf.position for leaf in ctx.study.tensor_inputs()
-             if leaf.axes and mine & set(leaf.axes[0].integers) and leaf.position is not None]
+    found = [
+        leaf.position
+        for leaf in ctx.study.tensor_inputs()
+        if leaf.axes and mine & set(leaf.axes[0].integers) and leaf.position is not None
+    ]
     outputs = [leaf for leaf in ctx.study.outputs if leaf.axes and mine & set(leaf.axes[0].integers)]
     return tuple(found) if found and outputs else ()
 
@@ -109,7 +132,9 @@ def _repeats(record: Record) -> bool:
     return all(same_bits(a.tensor, b.tensor) for a, b in zip(first.outputs, last.outputs, strict=False))
 
 
-def _rowwise(record: Record, number: int, position: int, rows: tuple[int, int], whole: Output, part: Output) -> bool:
+def _rowwise(
+    record: Record, number: int, position: int, rows: tuple[int, int], whole: Output, part: Output
+) -> bool:
     """Whether an output has a row for each row of the batch, and the reference gives them the same values."""
     full, some = record.truth_of(0).leaves, record.truth_of(number).leaves
     count = rows[1] - rows[0]
@@ -117,5 +142,5 @@ def _rowwise(record: Record, number: int, position: int, rows: tuple[int, int], 
         return False
     if part.shape != (count, *whole.shape[1:]) or tuple(some[position].y.shape) != part.shape:
         return False
-    reference = full[position].native[rows[0]:rows[1]]
+    reference = full[position].native[rows[0] : rows[1]]
     return bool(compare(some[position], reference).ok)

@@ -14,7 +14,7 @@ from assay.report.model import Finding
 from assay.vocabulary import EffortTier, Reason, Tier
 
 PADDINGS = ((255, "nan", "a5"), (0, "zero", "5a"))
-"""Byte of the red zones round inputs, what a load outside answers, byte of the fences round allocations."""
+"""Byte of red zones round inputs, answer of a load outside, byte of fences round allocations."""
 TAILS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 16}
 
 
@@ -23,7 +23,7 @@ class Bounds:
 
     id = "MEM-01"
     slug = "bounds"
-    aliases = ("veit:memory-safety", "memcheck")
+    aliases: tuple[str, ...] = ("veit:memory-safety", "memcheck")
     obligation = "no read or write outside the buffers given"
     opt_in = False
 
@@ -34,13 +34,19 @@ class Bounds:
         each of the two.
         """
         tails = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
-        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[:TAILS[ctx.tier]])]
+        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[: TAILS[ctx.tier]])]
         return [
-            Probe(id=f"{self.slug}/{name + '/' if name else ''}pad-{pad}", gate=self.slug, kind=name or "padding",
-                  sizes=at, draws=(Draw(seed=ctx.draw_seed(self.slug, name)),),
-                  calls=(Call(), Call(storage="same")) if not name else (Call(),),
-                  conditions=(f"pad:{pad}", f"poison:{poison}", f"fence:{fence}", "fresh:00"))
-            for name, at in places for pad, poison, fence in PADDINGS
+            Probe(
+                id=f"{self.slug}/{name + '/' if name else ''}pad-{pad}",
+                gate=self.slug,
+                kind=name or "padding",
+                sizes=at,
+                draws=(Draw(seed=ctx.draw_seed(self.slug, name)),),
+                calls=(Call(), Call(storage="same")) if not name else (Call(),),
+                conditions=(f"pad:{pad}", f"poison:{poison}", f"fence:{fence}", "fresh:00"),
+            )
+            for name, at in places
+            for pad, poison, fence in PADDINGS
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -53,9 +59,16 @@ class Bounds:
             verdict.decided += 1
             for event in seen.memory:
                 if event.kind == "outside":
-                    verdict.findings.append(self._found(
-                        record, Reason.OUT_OF_BOUNDS_WRITE, "red zone unchanged",
-                        f"{event.count} bytes changed, {event.distance:+d} bytes from input {event.leaf}", {}, False))
+                    verdict.findings.append(
+                        self._found(
+                            record,
+                            Reason.OUT_OF_BOUNDS_WRITE,
+                            "red zone unchanged",
+                            f"{event.count} bytes changed, {event.distance:+d} bytes from input {event.leaf}",
+                            {},
+                            False,
+                        )
+                    )
             verdict.findings += self._attested(record)
         mine = own(self, records)
         steady = _steady([r for r in mine if r.probe.kind == "padding"])
@@ -71,15 +84,29 @@ class Bounds:
         for fault in record.observation.facts.get("access", [])[:4]:
             reason = Reason.OUT_OF_BOUNDS_READ if fault.get("kind") == "read" else Reason.OUT_OF_BOUNDS_WRITE
             buffer = f" of {fault['argument_name']}" if fault.get("argument_name") else ""
-            found.append(self._found(
-                record, reason, "every access inside a buffer",
-                f"{fault.get('kernel')}, candidate.py:{fault.get('line')}: {fault.get('kind')} "
-                f"{_far(fault.get('distance'))}{buffer}", _detail(fault), True))
+            found.append(
+                self._found(
+                    record,
+                    reason,
+                    "every access inside a buffer",
+                    f"{fault.get('kernel')}, candidate.py:{fault.get('line')}: {fault.get('kind')} "
+                    f"{_far(fault.get('distance'))}{buffer}",
+                    _detail(fault),
+                    True,
+                )
+            )
         for fence in record.observation.facts.get("fences", [])[:4]:
-            found.append(self._found(
-                record, Reason.OUT_OF_BOUNDS_WRITE, "red zone unchanged",
-                f"{fence.get('bytes')} bytes changed, {_far(fence.get('distance'))} of an allocation "
-                f"{fence.get('allocation')}", {}, True))
+            found.append(
+                self._found(
+                    record,
+                    Reason.OUT_OF_BOUNDS_WRITE,
+                    "red zone unchanged",
+                    f"{fence.get('bytes')} bytes changed, {_far(fence.get('distance'))} of an allocation "
+                    f"{fence.get('allocation')}",
+                    {},
+                    True,
+                )
+            )
         return found
 
     def _paddings(self, records: Sequence[Record]) -> list[Finding]:
@@ -90,26 +117,57 @@ class Bounds:
         for a, b in zip(first, second, strict=False):
             if a.shape == b.shape and a.dtype == b.dtype and not same_bits(a.tensor, b.tensor):
                 index = first_difference(a.tensor, b.tensor)
-                return [Finding(
-                    gate=self.id, slug=self.slug, reason=Reason.OUT_OF_BOUNDS_READ, tier=Tier.WRONG,
-                    tolerance_free=True, output=a.path, index=index, expected="independent of what lies outside",
-                    actual=f"{shown(a.tensor[index].item())} or {shown(b.tensor[index].item())} by the padding",
-                    probe=records[1].probe.id)]
+                one, two = a.tensor[index].item(), b.tensor[index].item()
+                return [
+                    Finding(
+                        gate=self.id,
+                        slug=self.slug,
+                        reason=Reason.OUT_OF_BOUNDS_READ,
+                        tier=Tier.WRONG,
+                        tolerance_free=True,
+                        output=a.path,
+                        index=index,
+                        expected="independent of what lies outside",
+                        actual=f"{shown(one)} or {shown(two)} by the padding",
+                        probe=records[1].probe.id,
+                    )
+                ]
         return []
 
-    def _found(self, record: Record, reason: Reason, expected: str, actual: str, detail: dict[str, object],
-               by_worker: bool) -> Finding:
-        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.WRONG, tolerance_free=True,
-                       expected=expected, actual=actual[:300], detail=detail, probe=record.probe.id,
-                       attested_by="worker" if by_worker else "judge")
+    def _found(
+        self,
+        record: Record,
+        reason: Reason,
+        expected: str,
+        actual: str,
+        detail: dict[str, object],
+        by_worker: bool,
+    ) -> Finding:
+        return Finding(
+            gate=self.id,
+            slug=self.slug,
+            reason=reason,
+            tier=Tier.WRONG,
+            tolerance_free=True,
+            expected=expected,
+            actual=actual[:300],
+            detail=detail,
+            probe=record.probe.id,
+            attested_by="worker" if by_worker else "judge",
+        )
 
 
 def _steady(records: Sequence[Record]) -> bool:
     """True when the candidate repeats itself; otherwise the padding would explain nothing."""
-    return len(records) == 2 and all(r.comparable and len(r.observation.calls) > 1 for r in records) and all(
-        same_bits(a.tensor, b.tensor)
-        for r in records
-        for a, b in zip(r.observation.calls[0].outputs, r.observation.calls[1].outputs, strict=False))
+    return (
+        len(records) == 2
+        and all(r.comparable and len(r.observation.calls) > 1 for r in records)
+        and all(
+            same_bits(a.tensor, b.tensor)
+            for r in records
+            for a, b in zip(r.observation.calls[0].outputs, r.observation.calls[1].outputs, strict=False)
+        )
+    )
 
 
 def _far(distance: Any) -> str:

@@ -15,8 +15,21 @@ from assay.vocabulary import EffortTier, Reason, Tier
 FILLS = ("ff", "3f")
 """Bytes of fresh memory: NaN, and 0.7479 in float32 (0.0005 in float64, 0.747 in bfloat16)."""
 DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 5, EffortTier.DEEP: 24}
-_TELLING = ("all_negative", "zero_rows", "zeros", "ties", "lowest", "false_rows", "all_false", "constant_rows",
-            "sparse", "low_end", "all_same", "highest", "all_true")
+_TELLING = (
+    "all_negative",
+    "zero_rows",
+    "zeros",
+    "ties",
+    "lowest",
+    "false_rows",
+    "all_false",
+    "constant_rows",
+    "sparse",
+    "low_end",
+    "all_same",
+    "highest",
+    "all_true",
+)
 """Variations under which a store is skipped, or a branch never taken, most likely first."""
 
 
@@ -25,7 +38,7 @@ class Initialization:
 
     id = "MEM-02"
     slug = "initialization"
-    aliases = ("veit:initialization", "uninitialised", "initcheck")
+    aliases: tuple[str, ...] = ("veit:initialization", "uninitialised", "initcheck")
     obligation = "output and result do not depend on uninitialised memory"
     opt_in = False
 
@@ -34,24 +47,38 @@ class Initialization:
         draw = Draw(seed=ctx.draw_seed(self.slug))
         probes = [self._probe(f"control@{FILLS[0]}", "control", draw, ctx.small, FILLS[0])]
         groups: list[tuple[str, Draw, dict[str, int]]] = [("draw", draw, ctx.small)]
-        groups += [(name, Draw(seed=ctx.draw_seed(self.slug, name), variant=name), ctx.small)
-                   for name in self._variants(ctx)]
+        groups += [
+            (name, Draw(seed=ctx.draw_seed(self.slug, name), variant=name), ctx.small)
+            for name in self._variants(ctx)
+        ]
         if not ctx.quick:
             odd = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
-            groups += [(v.name, Draw(seed=ctx.draw_seed(self.slug, v.name)), dict(v.sizes))
-                       for v in odd[:8 if ctx.deep else 2]]
-        for name, group_draw, at in groups[:DRAWS[ctx.tier] + 1]:
+            groups += [
+                (v.name, Draw(seed=ctx.draw_seed(self.slug, v.name)), dict(v.sizes))
+                for v in odd[: 8 if ctx.deep else 2]
+            ]
+        for name, group_draw, at in groups[: DRAWS[ctx.tier] + 1]:
             probes += [self._probe(f"{name}@{fill}", name, group_draw, at, fill) for fill in FILLS]
         return probes
 
     def _probe(self, name: str, kind: str, draw: Draw, at: dict[str, int], fill: str) -> Probe:
-        return Probe(id=f"{self.slug}/{name}", gate=self.slug, kind=kind, sizes=dict(at), draws=(draw,),
-                     conditions=(f"fresh:{fill}",))
+        return Probe(
+            id=f"{self.slug}/{name}",
+            gate=self.slug,
+            kind=kind,
+            sizes=dict(at),
+            draws=(draw,),
+            conditions=(f"fresh:{fill}",),
+        )
 
     def _variants(self, ctx: Context) -> list[str]:
-        admitted = {name for leaf in ctx.study.tensor_inputs() if leaf.structure is not None
-                    for name in values.variants(leaf.structure)}
-        return [name for name in _TELLING if name in admitted][:DRAWS[ctx.tier] - (0 if ctx.quick else 2)]
+        admitted = {
+            name
+            for leaf in ctx.study.tensor_inputs()
+            if leaf.structure is not None
+            for name in values.variants(leaf.structure)
+        }
+        return [name for name in _TELLING if name in admitted][: DRAWS[ctx.tier] - (0 if ctx.quick else 2)]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Compare the two probes of each pair; a candidate that does not repeat itself decides nothing."""
@@ -82,21 +109,39 @@ class Initialization:
         verdict.decided += 2
         if faulted:
             error = faulted[0].observation.error or {}
-            verdict.findings.append(Finding(
-                gate=self.id, slug=self.slug, reason=Reason.UNINITIALISED, tier=Tier.WRONG, tolerance_free=True,
-                expected="independent of what fresh memory holds", probe=faulted[0].probe.id,
-                actual=f"{error.get('type') or faulted[0].observation.status} when it holds "
-                       f"{_fill(faulted[0])} in every byte"))
+            verdict.findings.append(
+                Finding(
+                    gate=self.id,
+                    slug=self.slug,
+                    reason=Reason.UNINITIALISED,
+                    tier=Tier.WRONG,
+                    tolerance_free=True,
+                    expected="independent of what fresh memory holds",
+                    probe=faulted[0].probe.id,
+                    actual=f"{error.get('type') or faulted[0].observation.status} when it holds "
+                    f"{_fill(faulted[0])} in every byte",
+                )
+            )
             return
         found = _differs(*pair)
         if found is None:
             return
         path, index, one, two, count = found
-        verdict.findings.append(Finding(
-            gate=self.id, slug=self.slug, reason=Reason.UNINITIALISED, tier=Tier.WRONG, tolerance_free=True,
-            output=path, index=index, expected="independent of what fresh memory holds",
-            actual=f"{one} or {two} when it holds {' or '.join(map(_fill, pair))} in every byte",
-            detail={"elements": count}, probe=pair[1].probe.id))
+        verdict.findings.append(
+            Finding(
+                gate=self.id,
+                slug=self.slug,
+                reason=Reason.UNINITIALISED,
+                tier=Tier.WRONG,
+                tolerance_free=True,
+                output=path,
+                index=index,
+                expected="independent of what fresh memory holds",
+                actual=f"{one} or {two} when it holds {' or '.join(map(_fill, pair))} in every byte",
+                detail={"elements": count},
+                probe=pair[1].probe.id,
+            )
+        )
 
 
 def _fill(record: Record) -> str:
@@ -114,8 +159,13 @@ def _differs(a: Record, b: Record) -> tuple[str, tuple[int, ...] | None, str, st
         if not same_bits(left.tensor, right.tensor):
             index = first_difference(left.tensor, right.tensor)
             values_differ = left.tensor != right.tensor
-            return (left.path, index, shown(left.tensor[index].item()), shown(right.tensor[index].item()),
-                    max(1, int(values_differ.sum())))
+            return (
+                left.path,
+                index,
+                shown(left.tensor[index].item()),
+                shown(right.tensor[index].item()),
+                max(1, int(values_differ.sum())),
+            )
     return _scalars(one, two)
 
 

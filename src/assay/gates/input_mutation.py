@@ -16,7 +16,7 @@ class InputMutation:
 
     id = "ALS-02"
     slug = "input_mutation"
-    aliases = ("lethe:input_mutation", "veit:purity")
+    aliases: tuple[str, ...] = ("lethe:input_mutation", "veit:purity")
     obligation = "inputs and parameters unchanged, bit for bit"
     opt_in = False
 

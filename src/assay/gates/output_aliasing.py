@@ -11,7 +11,6 @@ from assay.probe.record import Output, Record, Truth
 from assay.report.model import Finding
 from assay.vocabulary import EffortTier, Reason, Tier
 
-
 CALLS = {EffortTier.QUICK: 4, EffortTier.STANDARD: 6, EffortTier.DEEP: 12}
 
 
@@ -20,15 +19,23 @@ class OutputAliasing:
 
     id = "ALS-01"
     slug = "output_aliasing"
-    aliases = ("lethe:output_aliasing", "veit:aliasing")
+    aliases: tuple[str, ...] = ("lethe:output_aliasing", "veit:aliasing")
     obligation = "output shares no storage with an input or with an earlier output"
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
         """Calls on two draws in turn, all results kept: more calls than a ring of buffers has places."""
         draws = tuple(Draw(seed=ctx.draw_seed(self.slug, i)) for i in range(2))
-        return [Probe(id=f"{self.slug}/keep", gate=self.slug, kind="alias", sizes=ctx.small, draws=draws,
-                      calls=tuple(Call(draw=i % 2) for i in range(CALLS[ctx.tier])))]
+        return [
+            Probe(
+                id=f"{self.slug}/keep",
+                gate=self.slug,
+                kind="alias",
+                sizes=ctx.small,
+                draws=draws,
+                calls=tuple(Call(draw=i % 2) for i in range(CALLS[ctx.tier])),
+            )
+        ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Storages are compared as the worker reports them; changed results are found by their bytes."""
@@ -54,16 +61,34 @@ class OutputAliasing:
             for then, now in zip(calls[number].outputs, late, strict=True):
                 if not same_bits(then.tensor, now):
                     index = first_difference(then.tensor, now)
-                    found.append(self._finding(record, Reason.EARLIER_OUTPUT_CHANGED, then,
-                                               shown(then.tensor[index].item()), shown(now[index].item()), index))
+                    found.append(
+                        self._finding(
+                            record,
+                            Reason.EARLIER_OUTPUT_CHANGED,
+                            then,
+                            shown(then.tensor[index].item()),
+                            shown(now[index].item()),
+                            index,
+                        )
+                    )
         if found:
             return found
         for number, call in enumerate(calls):
             for output in call.outputs:
-                earlier = next((n for n in range(number) if any(_overlap(output, o) for o in calls[n].outputs)), None)
+                earlier = next(
+                    (n for n in range(number) if any(_overlap(output, o) for o in calls[n].outputs)), None
+                )
                 if earlier is not None:
-                    found.append(self._finding(record, Reason.ALIASES_EARLIER_OUTPUT, output,
-                                               "a storage of its own", f"the storage of call {earlier}", None))
+                    found.append(
+                        self._finding(
+                            record,
+                            Reason.ALIASES_EARLIER_OUTPUT,
+                            output,
+                            "a storage of its own",
+                            f"the storage of call {earlier}",
+                            None,
+                        )
+                    )
         return found
 
     def _inputs(self, ctx: Context, record: Record) -> list[Finding]:
@@ -72,34 +97,78 @@ class OutputAliasing:
         found = []
         for number, call in enumerate(record.observation.calls):
             allowed = self._allowed(ctx, record.truth_of(number))
-            ranges = [r for leaf, r in enumerate(facts.get("inputs", {}).get(str(number), ())) if leaf not in allowed]
+            ranges = [
+                r
+                for leaf, r in enumerate(facts.get("inputs", {}).get(str(number), ()))
+                if leaf not in allowed
+            ]
             for output in call.outputs:
                 if output.storage_bytes and _inside(output, ranges):
-                    found.append(self._finding(record, Reason.ALIASES_INPUT, output, "a storage of its own",
-                                               "the storage of an input", None))
-                elif output.storage_bytes and not self._shares_parameters(ctx) and _inside(
-                        output, facts.get("parameters", ())):
-                    found.append(self._finding(record, Reason.ALIASES_INPUT, output, "a storage of its own",
-                                               "the storage of a parameter", None))
+                    found.append(
+                        self._finding(
+                            record,
+                            Reason.ALIASES_INPUT,
+                            output,
+                            "a storage of its own",
+                            "the storage of an input",
+                            None,
+                        )
+                    )
+                elif (
+                    output.storage_bytes
+                    and not self._shares_parameters(ctx)
+                    and _inside(output, facts.get("parameters", ()))
+                ):
+                    found.append(
+                        self._finding(
+                            record,
+                            Reason.ALIASES_INPUT,
+                            output,
+                            "a storage of its own",
+                            "the storage of a parameter",
+                            None,
+                        )
+                    )
         return found
 
     def _allowed(self, ctx: Context, truth: Truth) -> set[int]:
         """Inputs whose storage an output may share."""
         named = ctx.contract.memory.inplace
         leaves = ctx.study.tensor_inputs()
-        allowed = {i for i, leaf in enumerate(leaves)
-                   if str(i) in named or ".".join(str(p) for p in leaf.path) in named}
+        allowed = {
+            i
+            for i, leaf in enumerate(leaves)
+            if str(i) in named or ".".join(str(p) for p in leaf.path) in named
+        }
         return allowed | (set(truth.aliases) if ctx.contract.memory.aliasing == "reference" else set())
 
     def _shares_parameters(self, ctx: Context) -> bool:
         return ctx.contract.memory.aliasing == "reference" and any(
-            share.startswith("parameter ") for leaf in ctx.study.outputs for share in leaf.shares)
+            share.startswith("parameter ") for leaf in ctx.study.outputs for share in leaf.shares
+        )
 
-    def _finding(self, record: Record, reason: Reason, output: Output, expected: str, actual: str,
-                 index: tuple[int, ...] | None) -> Finding:
-        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
-                       output=output.path, index=index, expected=expected, actual=actual, probe=record.probe.id,
-                       attested_by="judge" if reason is Reason.EARLIER_OUTPUT_CHANGED else "worker")
+    def _finding(
+        self,
+        record: Record,
+        reason: Reason,
+        output: Output,
+        expected: str,
+        actual: str,
+        index: tuple[int, ...] | None,
+    ) -> Finding:
+        return Finding(
+            gate=self.id,
+            slug=self.slug,
+            reason=reason,
+            tier=Tier.VIOLATION,
+            tolerance_free=True,
+            output=output.path,
+            index=index,
+            expected=expected,
+            actual=actual,
+            probe=record.probe.id,
+            attested_by="judge" if reason is Reason.EARLIER_OUTPUT_CHANGED else "worker",
+        )
 
 
 def _inside(output: Output, ranges: Sequence[Sequence[int]]) -> bool:

@@ -22,31 +22,50 @@ _WIDER = ("wide10", "wide100", "both_ends", "filled")
 class Provenance:
     """Launches counted on every probe; then what kernels store is corrupted, and what torch does is counted.
 
-    Under `auto` a candidate that defines kernels may leave work to torch, but not all of it: its result has to
-    depend on what its kernels store, and must not be an operation's of torch that a kernel only copies. Under
-    `required` its kernels also do at least half of the elementary operations.
+    Under `auto` a candidate that defines kernels may leave work to torch, but not all of it: its result has
+    to depend on what its kernels store, and must not be an operation's of torch that a kernel only copies.
+    Under `required` its kernels also do at least half of the elementary operations.
     """
 
     id = "INT-02"
     slug = "provenance"
-    aliases = ("lethe:provenance",)
+    aliases: tuple[str, ...] = ("lethe:provenance",)
     obligation = "the work is done by the candidate's own kernel, where the contract asks for one"
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Two calls with everything counted, and the same twice with corrupted stores."""
+        """Three calls with everything counted, and the same twice with corrupted stores."""
         if self._waived(ctx) or ctx.device != "cpu" or ctx.language == "torch":
             return []
-        names = [name for leaf in ctx.study.tensor_inputs() if leaf.structure is not None
-                 for name in values.variants(leaf.structure)]
+        names = [
+            name
+            for leaf in ctx.study.tensor_inputs()
+            if leaf.structure is not None
+            for name in values.variants(leaf.structure)
+        ]
         wider = next((name for name in _WIDER if name in names), "task")
-        draws = (Draw(seed=ctx.draw_seed(self.slug, 0)), Draw(seed=ctx.draw_seed(self.slug, 1), variant=wider))
+        draws = (
+            Draw(seed=ctx.draw_seed(self.slug, 0)),
+            Draw(seed=ctx.draw_seed(self.slug, 1), variant=wider),
+        )
         # as constructed, scales are ones and biases zeros, and an epilogue would look like a copy
         parameters = 1 if any(p.requires_grad for p in ctx.study.parameters) else 0
         return [
-            Probe(id=f"{self.slug}/{kind}", gate=self.slug, kind=kind, sizes=ctx.sizes, draws=draws,
-                  calls=(Call(), Call(draw=1)), conditions=(condition,), parameters=parameters)
-            for kind, condition in (("work", "work:1"), ("corrupt-1", "corrupt:1"), ("corrupt-2", "corrupt:2"))
+            Probe(
+                id=f"{self.slug}/{kind}",
+                gate=self.slug,
+                kind=kind,
+                sizes=ctx.sizes,
+                draws=draws,
+                calls=(Call(), Call(draw=1), Call()),
+                conditions=(condition,),
+                parameters=parameters,
+            )
+            for kind, condition in (
+                ("work", "work:1"),
+                ("corrupt-1", "corrupt:1"),
+                ("corrupt-2", "corrupt:2"),
+            )
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -89,12 +108,18 @@ class Provenance:
         tried = sorted({str(launch.get("kernel")) for launch in launches})
         reason = Reason.KERNEL_NEVER_RAN if tried or ctx.language != "torch" else Reason.NO_OWN_KERNEL
         actual = f"no launch of {', '.join(tried)} completed" if tried else "no kernel was launched"
-        verdict.findings.append(self._found(record, reason, actual, {"error": str(error)[:300]} if error else {}))
+        verdict.findings.append(
+            self._found(record, reason, actual, {"error": str(error)[:300]} if error else {})
+        )
 
     def _dataflow(self, ctx: Context, mine: dict[str, Record], verdict: Verdict) -> None:
         """Does the result depend on what the kernels store, or did torch compute it?"""
         base = mine["work"]
-        corrupted = [mine[k] for k in ("corrupt-1", "corrupt-2") if k in mine and mine[k].observation.status != "not_run"]
+        corrupted = [
+            mine[k]
+            for k in ("corrupt-1", "corrupt-2")
+            if k in mine and mine[k].observation.status != "not_run"
+        ]
         if not base.observation.ran or not corrupted:
             verdict.undecided[Reason.BUDGET if base.observation.status == "not_run" else Reason.RAISED] += 1
             return
@@ -102,46 +127,77 @@ class Provenance:
         total = own_work + sum(library.values())
         share = own_work / total if total else 0.0
         rest = ", ".join(f"{name} {count:,}" for name, count in library.most_common(4))
-        verdict.note = (f"own kernels do {share:.0%} of {total:,} elementary operations"
-                        + (f"; torch: {rest}" if rest else ""))
+        verdict.note = f"own kernels do {share:.0%} of {total:,} elementary operations" + (
+            f"; torch: {rest}" if rest else ""
+        )
         calls = base.observation.calls
-        if all(same_bits(a.tensor, b.tensor) for a, b in zip(calls[0].outputs, calls[1].outputs, strict=False)):
+        if all(
+            same_bits(a.tensor, b.tensor) for a, b in zip(calls[0].outputs, calls[1].outputs, strict=False)
+        ):
             # one result whatever the input: nothing can be said about where it comes from
             verdict.undecided[Reason.WEAK_TASK] += 1
             return
         verdict.decided += 1
         if not own_work or all(_same_outputs(base, record) for record in corrupted):
-            verdict.findings.append(self._found(
-                base, Reason.LIBRARY_DID_THE_WORK, "the result does not depend on what the kernels store",
-                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+            verdict.findings.append(
+                self._found(
+                    base,
+                    Reason.LIBRARY_DID_THE_WORK,
+                    "the result does not depend on what the kernels store",
+                    {"torch": dict(library.most_common(8)), "share": round(share, 4)},
+                )
+            )
         elif all(operator := _reproduced(base, record) for record in corrupted):
-            verdict.findings.append(self._found(
-                base, Reason.LIBRARY_DID_THE_WORK, f"torch computes the result ({operator}), a kernel only copies it",
-                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+            verdict.findings.append(
+                self._found(
+                    base,
+                    Reason.LIBRARY_DID_THE_WORK,
+                    f"torch computes the result ({operator}), a kernel only copies it",
+                    {"torch": dict(library.most_common(8)), "share": round(share, 4)},
+                )
+            )
         elif ctx.contract.provenance == "required" and share < REQUIRED_SHARE:
-            verdict.findings.append(self._found(
-                base, Reason.LIBRARY_DID_THE_WORK,
-                f"own kernels do {share:.0%} of the operations, less than {REQUIRED_SHARE:.0%}",
-                {"torch": dict(library.most_common(8)), "share": round(share, 4)}))
+            verdict.findings.append(
+                self._found(
+                    base,
+                    Reason.LIBRARY_DID_THE_WORK,
+                    f"own kernels do {share:.0%} of the operations, less than {REQUIRED_SHARE:.0%}",
+                    {"torch": dict(library.most_common(8)), "share": round(share, 4)},
+                )
+            )
 
     def _later_calls(self, record: Record) -> list[Finding]:
         """A call without a launch although an earlier call of the same instance had one."""
         per_call = record.observation.facts.get("per_call", [])
-        if not record.observation.ran or any(d.variant != "task" for d in record.probe.draws):
+        if not record.observation.ran:
             return []
         launched = [seen.get("launches") for seen in per_call]
         if None in launched or not launched or not launched[0]:
             return []
         return [
-            self._found(record, Reason.KERNEL_NEVER_RAN, f"call {number} launched no kernel, call 0 launched {launched[0]}",
-                        {"call": number})
-            for number, count in enumerate(launched) if count == 0
+            self._found(
+                record,
+                Reason.KERNEL_NEVER_RAN,
+                f"call {number} launched no kernel, call 0 launched {launched[0]}",
+                {"call": number},
+            )
+            for number, count in enumerate(launched)
+            if count == 0 and record.probe.draws[record.probe.calls[number].draw].variant == "task"
         ][:1]
 
     def _found(self, record: Record, reason: Reason, actual: str, detail: dict[str, object]) -> Finding:
-        return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
-                       expected="a kernel of its own does the work", actual=actual[:300], detail=detail,
-                       attested_by="worker", probe=record.probe.id)
+        return Finding(
+            gate=self.id,
+            slug=self.slug,
+            reason=reason,
+            tier=Tier.VIOLATION,
+            tolerance_free=True,
+            expected="a kernel of its own does the work",
+            actual=actual[:300],
+            detail=detail,
+            attested_by="worker",
+            probe=record.probe.id,
+        )
 
 
 def _native(ctx: Context, record: Record) -> bool:
@@ -162,14 +218,19 @@ def _counted(record: Record) -> tuple[int, Counter[str]]:
 def _same_outputs(base: Record, other: Record) -> bool:
     """Whether a run with corrupted kernels returned the same bits in every call."""
     one, two = base.observation.calls, other.observation.calls
-    return other.observation.ran and len(one) == len(two) and all(
-        len(a.outputs) == len(b.outputs) and all(same_bits(x.tensor, y.tensor) for x, y in
-                                                 zip(a.outputs, b.outputs, strict=True))
-        for a, b in zip(one, two, strict=True))
+    return (
+        other.observation.ran
+        and len(one) == len(two)
+        and all(
+            len(a.outputs) == len(b.outputs)
+            and all(same_bits(x.tensor, y.tensor) for x, y in zip(a.outputs, b.outputs, strict=True))
+            for a, b in zip(one, two, strict=True)
+        )
+    )
 
 
 def _reproduced(base: Record, corrupted: Record) -> str:
-    """The operator of torch whose result, under corruption, is what the candidate returns without; else empty."""
+    """The operator of torch that makes the candidate's result even when kernels are corrupted; else empty."""
     clean: Sequence[dict[str, Any]] = base.observation.facts.get("per_call", [])
     dirty: Sequence[dict[str, Any]] = corrupted.observation.facts.get("per_call", [])
     operators = []

@@ -20,7 +20,7 @@ class Schedules:
 
     id = "CFG-01"
     slug = "schedules"
-    aliases = ("veit:schedule-independence", "autotune")
+    aliases: tuple[str, ...] = ("veit:schedule-independence", "autotune")
     obligation = "every autotune configuration right by itself, first call as later calls"
     opt_in = False
 
@@ -31,25 +31,49 @@ class Schedules:
             return []
         probes = []
         tails = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
-        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[:0 if ctx.quick else 1])]
+        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[: 0 if ctx.quick else 1])]
         for name, at in places:
             draws = tuple(Draw(seed=ctx.draw_seed(self.slug, name, i)) for i in range(2))
             stem = f"{name}/" if name else ""
             probes.append(self._probe(f"{stem}default", name, at, draws[:1], (Call(),), ()))
-            probes.append(self._probe(f"{stem}tuning", name, at, draws, (Call(), Call(storage="same"), Call(draw=1)),
-                                      ("tune:1",)))
+            probes.append(
+                self._probe(
+                    f"{stem}tuning",
+                    name,
+                    at,
+                    draws,
+                    (Call(), Call(storage="same"), Call(draw=1)),
+                    ("tune:1",),
+                )
+            )
             if count > 1:
-                probes += [self._probe(f"{stem}config-{i}", name, at, draws[:1], (Call(),), (f"config:{i}",))
-                           for i in range(count)]
+                probes += [
+                    self._probe(f"{stem}config-{i}", name, at, draws[:1], (Call(),), (f"config:{i}",))
+                    for i in range(count)
+                ]
         return probes
 
-    def _probe(self, name: str, kind: str, at: dict[str, int], draws: tuple[Draw, ...], calls: tuple[Call, ...],
-               conditions: tuple[str, ...]) -> Probe:
-        return Probe(id=f"{self.slug}/{name}", gate=self.slug, kind=kind or "native", sizes=at, draws=draws,
-                     calls=calls, conditions=conditions)
+    def _probe(
+        self,
+        name: str,
+        kind: str,
+        at: dict[str, int],
+        draws: tuple[Draw, ...],
+        calls: tuple[Call, ...],
+        conditions: tuple[str, ...],
+    ) -> Probe:
+        return Probe(
+            id=f"{self.slug}/{name}",
+            gate=self.slug,
+            kind=kind or "native",
+            sizes=at,
+            draws=draws,
+            calls=calls,
+            conditions=conditions,
+        )
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
-        """Within tolerance under every configuration and on the first, tuning call, where the control is right."""
+        """Within tolerance under every configuration and when tuning, where the control is right."""
         mine = own(self, records)
         if not ctx.configs or not mine:
             return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note="no kernel is autotuned")
@@ -72,8 +96,11 @@ class Schedules:
 
     def _findings(self, record: Record) -> list[Finding]:
         condition = record.probe.conditions[0]
-        detail = {"schedule": "all configurations at the first call" if condition == "tune:1"
-                  else f"configuration {condition.split(':')[1]}"}
+        detail = {
+            "schedule": "all configurations at the first call"
+            if condition == "tune:1"
+            else f"configuration {condition.split(':')[1]}"
+        }
         if record.observation.status in FAULTS:
             found = [fault_finding(self, record, Tier.WRONG)]
         elif condition == "tune:1":

@@ -33,7 +33,7 @@ class Statelessness:
 
     id = "STA-01"
     slug = "statelessness"
-    aliases = ("lethe:state", "veit:referential-transparency")
+    aliases: tuple[str, ...] = ("lethe:state", "veit:referential-transparency")
     obligation = "result independent of call history, of object identity and of addresses"
     opt_in = False
 
@@ -48,29 +48,54 @@ class Statelessness:
         first = draws[0].model_copy(update={"parameters": 0})
         if trained:
             other = first.model_copy(update={"parameters": 1})
-            probes.append(self._probe(ctx, "weights", (first, other), [
-                Call(draw=0), Call(draw=1, storage="same"), Call(draw=0)]))
+            probes.append(
+                self._probe(
+                    ctx, "weights", (first, other), [Call(draw=0), Call(draw=1, storage="same"), Call(draw=0)]
+                )
+            )
         second = draws[1].model_copy(update={"parameters": 1 if trained else None})
-        probes.append(self._probe(ctx, "instances", (first, second), [
-            Call(draw=0), Call(draw=1, instance=1), Call(draw=0), Call(draw=1, instance=1)]))
+        probes.append(
+            self._probe(
+                ctx,
+                "instances",
+                (first, second),
+                [Call(draw=0), Call(draw=1, instance=1), Call(draw=0), Call(draw=1, instance=1)],
+            )
+        )
         wanted = CALLS[ctx.tier]
         if ctx.call_seconds > 0:
             wanted = min(wanted, max(4, int(LONG_SECONDS / ctx.call_seconds)))
-        probes.append(self._probe(ctx, "long", draws[:2], [Call(draw=i % 2) for i in range(wanted)], ("work:1",)))
+        probes.append(
+            self._probe(ctx, "long", draws[:2], [Call(draw=i % 2) for i in range(wanted)], ("work:1",))
+        )
         return probes
 
-    def _probe(self, ctx: Context, kind: str, draws: tuple[Draw, ...], calls: Iterable[Call],
-               conditions: tuple[str, ...] = ()) -> Probe:
+    def _probe(
+        self,
+        ctx: Context,
+        kind: str,
+        draws: tuple[Draw, ...],
+        calls: Iterable[Call],
+        conditions: tuple[str, ...] = (),
+    ) -> Probe:
         if ctx.study.mutates:
             # the reference changes its inputs: the very same tensors hold other values the second time
             calls = [c.model_copy(update={"storage": "fresh"}) if c.storage == "same" else c for c in calls]
-        return Probe(id=f"{self.slug}/{kind}", gate=self.slug, kind=kind, sizes=ctx.small, draws=draws,
-                     calls=tuple(calls), conditions=conditions)
+        return Probe(
+            id=f"{self.slug}/{kind}",
+            gate=self.slug,
+            kind=kind,
+            sizes=ctx.small,
+            draws=draws,
+            calls=tuple(calls),
+            conditions=conditions,
+        )
 
     def _draws(self, ctx: Context) -> tuple[Draw, ...]:
         """Three draws in which every input changes, also one that the generator always makes alike."""
         fixed = {
-            i: values.variants(leaf.structure) for i, leaf in enumerate(ctx.study.tensor_inputs())
+            i: values.variants(leaf.structure)
+            for i, leaf in enumerate(ctx.study.tensor_inputs())
             if leaf.structure is not None and leaf.structure.has("constant")
         }
         names = list(dict.fromkeys(name for group in fixed.values() for name in group))
@@ -103,7 +128,9 @@ class Statelessness:
                 bad = [c for c in compare_call(record, number) if not c.result.ok]
                 for compared in bad:
                     found = finding(self, record, compared, Tier.VIOLATION)
-                    verdict.findings.append(found.model_copy(update={"reason": _meaning(record.probe, number)}))
+                    verdict.findings.append(
+                        found.model_copy(update={"reason": _meaning(record.probe, number)})
+                    )
             verdict.findings += self._remembered(record)
         verdict.findings = distinct(verdict.findings)
         return verdict
@@ -111,14 +138,27 @@ class Statelessness:
     def _remembered(self, record: Record) -> list[Finding]:
         """A repeated input that took no work, although both inputs did when they were new."""
         per_call = record.observation.facts.get("per_call", [])
-        if record.probe.kind != "long" or len(per_call) < 3 or not (_works(per_call[0]) and _works(per_call[1])):
+        if (
+            record.probe.kind != "long"
+            or len(per_call) < 3
+            or not (_works(per_call[0]) and _works(per_call[1]))
+        ):
             return []
         return [
-            Finding(gate=self.id, slug=self.slug, reason=Reason.STALE_RESULT, tier=Tier.VIOLATION,
-                    tolerance_free=True, expected="every call computes its result",
-                    actual=f"call {number} ran no kernel and no operation, call {number % 2} did",
-                    detail={"call": number}, probe=record.probe.id, attested_by="worker")
-            for number, seen in enumerate(per_call[2:], start=2) if not _works(seen)
+            Finding(
+                gate=self.id,
+                slug=self.slug,
+                reason=Reason.STALE_RESULT,
+                tier=Tier.VIOLATION,
+                tolerance_free=True,
+                expected="every call computes its result",
+                actual=f"call {number} ran no kernel and no operation, call {number % 2} did",
+                detail={"call": number},
+                probe=record.probe.id,
+                attested_by="worker",
+            )
+            for number, seen in enumerate(per_call[2:], start=2)
+            if not _works(seen)
         ][:1]
 
 
@@ -130,8 +170,12 @@ def _meaning(probe: Probe, number: int) -> Reason:
 
 def _wrong_with_other_weights(records: Sequence[Record]) -> bool:
     """Whether a fresh instance that is given those weights at once is wrong as well."""
-    return any(not c.result.ok for r in records
-               if r.probe.gate == "values" and r.probe.parameters == 1 and r.comparable for c in compare_call(r, 0))
+    return any(
+        not c.result.ok
+        for r in records
+        if r.probe.gate == "values" and r.probe.parameters == 1 and r.comparable
+        for c in compare_call(r, 0)
+    )
 
 
 def _works(seen: dict[str, Any]) -> bool:

@@ -18,15 +18,29 @@ MAX_FENCED = 4096
 MAX_FENCED_BYTES = 256 << 20
 
 _aten = torch.ops.aten
-_UNINITIALISED = frozenset({
-    _aten.empty.memory_format, _aten.empty_strided.default, _aten.empty_like.default, _aten.new_empty.default,
-    _aten.new_empty_strided.default, _aten.empty_permuted.default,
-})
-_INITIALISED = frozenset({
-    _aten.zeros.default, _aten.zeros_like.default, _aten.new_zeros.default, _aten.ones.default,
-    _aten.ones_like.default, _aten.new_ones.default, _aten.full.default, _aten.full_like.default,
-    _aten.new_full.default,
-})
+_UNINITIALISED = frozenset(
+    {
+        _aten.empty.memory_format,
+        _aten.empty_strided.default,
+        _aten.empty_like.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+        _aten.empty_permuted.default,
+    }
+)
+_INITIALISED = frozenset(
+    {
+        _aten.zeros.default,
+        _aten.zeros_like.default,
+        _aten.new_zeros.default,
+        _aten.ones.default,
+        _aten.ones_like.default,
+        _aten.new_ones.default,
+        _aten.full.default,
+        _aten.full_like.default,
+        _aten.new_full.default,
+    }
+)
 _INTO = frozenset({_aten.empty.out, _aten.empty_like.out, _aten.new_empty.out, _aten.empty_strided.out})
 _RESIZE = frozenset({_aten.resize_.default, _aten.resize_as_.default})
 
@@ -95,12 +109,16 @@ class FreshMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         assert self.fence is not None
         self.fenced_bytes += size
         raw = torch.full((size + 2 * ZONE,), self.fence, dtype=torch.uint8, device=out.device)
-        raw[ZONE:ZONE + size] = torch.empty(0, dtype=torch.uint8, device=out.device).set_(out.untyped_storage())
+        raw[ZONE : ZONE + size] = torch.empty(0, dtype=torch.uint8, device=out.device).set_(
+            out.untyped_storage()
+        )
         if out.device.type == "cpu":
             # a storage of exactly the allocation's size, so that nothing in the candidate can tell
-            body = torch.frombuffer(raw.numpy(), dtype=out.dtype, count=size // out.element_size(), offset=ZONE)
+            body = torch.frombuffer(
+                raw.numpy(), dtype=out.dtype, count=size // out.element_size(), offset=ZONE
+            )
         else:
-            body = raw[ZONE:ZONE + size].view(out.dtype)
+            body = raw[ZONE : ZONE + size].view(out.dtype)
         self._fences.append((raw, size, f"{str(out.dtype).removeprefix('torch.')}{list(out.shape)}"))
         return body.as_strided(out.size(), out.stride(), body.storage_offset() + out.storage_offset())
 
@@ -111,8 +129,8 @@ class FreshMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         found = []
         for raw, size, shown in self._fences:
-            zones = torch.cat([raw[:ZONE], raw[ZONE + size:]])
-            hit = torch.nonzero(zones != self.fence).reshape(-1)
+            zones = torch.cat([raw[:ZONE], raw[ZONE + size :]])
+            hit = torch.nonzero(torch.ne(zones, self.fence or 0)).reshape(-1)
             if hit.numel():
                 first = int(hit[0]) if int(hit[0]) >= ZONE else int(hit[hit < ZONE][-1])
                 distance = first - ZONE + 1 if first >= ZONE else first - ZONE
@@ -127,5 +145,8 @@ class FreshMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _plain(value: Any) -> bool:
     """Whether a value is a dense tensor with memory of its own."""
-    return (type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
-            and value.device.type in ("cpu", "cuda"))
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and value.device.type in ("cpu", "cuda")
+    )

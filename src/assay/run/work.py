@@ -1,8 +1,8 @@
 """Who did the work: operations of a candidate's own kernels, and operations that it left to torch.
 
-The unit is the elementary operation: two per multiply-add of a matrix product or convolution, otherwise one per
-element read or written. Allocation, views, copies, casts and fills count for nobody: they are what a kernel
-needs around it.
+The unit is the elementary operation: two per multiply-add of a matrix product or convolution, otherwise one
+per element read or written. Allocation, views, copies, casts and fills count for nobody: they are what a
+kernel needs around it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,66 @@ from torch.utils.flop_counter import flop_registry
 KEPT_RESULTS = 48
 KEPT_ELEMENTS = 1 << 22
 
-_HELPERS = frozenset({
-    "empty", "empty_strided", "empty_like", "empty_permuted", "new_empty", "new_empty_strided", "zeros",
-    "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "arange",
-    "scalar_tensor", "eye", "linspace", "fill_", "fill", "zero_", "copy_", "copy", "clone", "_to_copy",
-    "contiguous", "cat", "stack", "constant_pad_nd", "repeat", "lift_fresh", "lift_fresh_copy", "detach",
-    "_local_scalar_dense", "item", "resize_", "resize_as_", "set_", "tril", "triu", "flip", "roll", "is_same_size",
-    "_has_compatible_shallow_copy_type", "_nested_tensor_from_mask", "is_pinned", "record_stream", "rand", "randn",
-    "randint", "rand_like", "randn_like", "bernoulli", "uniform_", "normal_",
-})
+_HELPERS = frozenset(
+    {
+        "empty",
+        "empty_strided",
+        "empty_like",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "zeros",
+        "zeros_like",
+        "new_zeros",
+        "ones",
+        "ones_like",
+        "new_ones",
+        "full",
+        "full_like",
+        "new_full",
+        "arange",
+        "scalar_tensor",
+        "eye",
+        "linspace",
+        "fill_",
+        "fill",
+        "zero_",
+        "copy_",
+        "copy",
+        "clone",
+        "_to_copy",
+        "contiguous",
+        "cat",
+        "stack",
+        "constant_pad_nd",
+        "repeat",
+        "lift_fresh",
+        "lift_fresh_copy",
+        "detach",
+        "_local_scalar_dense",
+        "item",
+        "resize_",
+        "resize_as_",
+        "set_",
+        "tril",
+        "triu",
+        "flip",
+        "roll",
+        "is_same_size",
+        "_has_compatible_shallow_copy_type",
+        "_nested_tensor_from_mask",
+        "is_pinned",
+        "record_stream",
+        "rand",
+        "randn",
+        "randint",
+        "rand_like",
+        "randn_like",
+        "bernoulli",
+        "uniform_",
+        "normal_",
+    }
+)
 
 
 _HIGH = {1: 0x21, 4: 0x200001, 8: 0x20000000200001}
@@ -123,17 +174,19 @@ class KernelWork:
             self.operations += 2 * _lanes(pointers.data, getattr(mask, "data", None))
             return atomic(op, pointers, value, mask, *rest)
 
-        with _replaced(memory, load=counted_load, store=counted_store), \
-                _replaced(builder, create_dot=counted_dot, create_atomic_rmw=counted_atomic):
+        with (
+            _replaced(memory, load=counted_load, store=counted_store),
+            _replaced(builder, create_dot=counted_dot, create_atomic_rmw=counted_atomic),
+        ):
             yield
 
 
 class Corruption:
     """Replaces what interpreted kernels store by other values, while it is attached.
 
-    What a candidate returns all the same does not come from its kernels. Floats get far other values, which no
-    later comparison or scale undoes; stored integers change in their low bits, so that indices stay near where
-    they were. The release of a lock is left alone: other programs wait for it.
+    What a candidate returns all the same does not come from its kernels. Floats get far other values, which
+    no later comparison or scale undoes; stored integers change in their low bits, so that indices stay near
+    where they were. The release of a lock is left alone: other programs wait for it.
 
     Args:
         seed: two seeds change everything in two ways.
@@ -168,7 +221,9 @@ class Corruption:
         self.stores += 1
         kind, dtype = values.dtype.kind, values.dtype
         if kind == "f":
-            noise = self._noise.uniform(0.5, 1.5, values.shape) * self._noise.choice((-1.0, 1.0), values.shape)
+            noise = self._noise.uniform(0.5, 1.5, values.shape) * self._noise.choice(
+                (-1.0, 1.0), values.shape
+            )
             with np.errstate(all="ignore"):
                 finite = np.where(np.isfinite(values), values, 0)
                 return (-1.25 * finite + noise).astype(dtype)
@@ -201,7 +256,7 @@ def _replaced(owner: Any, **functions: Callable[..., Any]) -> Iterator[None]:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """Digest of a tensor's values in row-major order, whatever its shape; empty for one with few distinct values.
+    """Digest of a tensor's values in row-major order, whatever its shape; empty for few distinct values.
 
     Signed zeros and NaN payloads count as equal.
     """
@@ -215,8 +270,10 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.sha256(flat.contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
-def digests_of(results: Sequence[tuple[str, torch.Tensor]], outputs: Sequence[torch.Tensor]) -> list[list[str]]:
-    """(operator, digest) of each result that has as many elements as an output, cast to that output's dtype."""
+def digests_of(
+    results: Sequence[tuple[str, torch.Tensor]], outputs: Sequence[torch.Tensor]
+) -> list[list[str]]:
+    """(operator, digest) of each result with as many elements as an output, cast to that output's dtype."""
     found = []
     wanted = {(t.numel(), t.dtype) for t in outputs}
     for name, tensor in results:
