@@ -19,7 +19,7 @@ TAILS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 16}
 
 
 class Bounds:
-    """Red zones read back by the judge, two paddings compared, and on CPU every access of a kernel checked."""
+    """Red zones read back by the judge, two paddings compared, on CPU each access of a kernel checked."""
 
     id = "MEM-01"
     slug = "bounds"
