@@ -28,7 +28,7 @@ class Residency:
         """Compare the form of every output with the reference's for the same inputs."""
         verdict = Verdict()
         for record in records:
-            if not record.comparable:
+            if not record.comparable or record.probe.kind == "buffers":
                 continue
             verdict.decided += 1
             for index, call in enumerate(record.observation.calls):

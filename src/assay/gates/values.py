@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from assay import oracle
 from assay.gates.base import Context, Verdict, distinct, own, single, undecided_reason
 from assay.gates.distribution import ERROR_PROBABILITY, Pair, Shift, two_sample
-from assay.gates.numbers import same_form
+from assay.gates.numbers import Compared, finding, same_form
 from assay.gates.ordinary import judge_record
 from assay.probe import values
 from assay.probe.model import Call, Draw, Probe
@@ -50,7 +51,17 @@ class Values:
                        ctx.sizes, parameters=i)
                 for i in range(1, 2 if ctx.quick else 3)
             ]
-        return probes + self._variations(ctx)
+        return probes + self._buffers(ctx) + self._variations(ctx)
+
+    def _buffers(self, ctx: Context) -> list[Probe]:
+        """One draw after which the floating buffers that the reference changes are compared too."""
+        names = [fact.name for fact in ctx.study.parameters
+                 if fact.buffer and fact.name in ctx.study.stateful and fact.dtype.startswith(("float", "bfloat"))]
+        if not names:
+            return []
+        draw = Draw(seed=ctx.draw_seed("values", "buffers"))
+        return [single(self, "buffers", draw, ctx.sizes, kind="buffers",
+                       conditions=(f"state:{','.join(names)}",))]
 
     def _first(self, ctx: Context, number: int) -> Probe:
         return single(self, f"draw-{number}", Draw(seed=ctx.draw_seed("values", number)), ctx.sizes)
@@ -94,6 +105,8 @@ class Values:
         for record in own(self, records):
             if record.probe.kind == "distribution":
                 self._distribution(record, verdict)
+            elif record.probe.kind == "buffers":
+                self._after(record, verdict)
             else:
                 judge_record(self, record, verdict, Tier.WRONG)
         if ctx.study.weak:
@@ -101,6 +114,26 @@ class Values:
             verdict.note = f"weak task: {weak} would pass the usual check"
         verdict.findings = distinct(verdict.findings)
         return verdict
+
+    def _after(self, record: Record, verdict: Verdict) -> None:
+        """Compare the buffers that the candidate has too, as the call left them."""
+        if undecided_reason(record) is not None or record.observation.status in FAULTS:
+            judge_record(self, record, verdict, Tier.WRONG)
+            return
+        truth, seen = record.truths[0], record.observation.calls[0]
+        leaves = dict(zip(truth.paths, truth.leaves, strict=True))
+        shared = [output for output in seen.outputs if output.path.startswith("1.") and output.path in leaves
+                  and output.shape == tuple(leaves[output.path].y.shape)]
+        if not shared:
+            verdict.undecided[Reason.NOTHING_TO_VARY] += 1
+            return
+        verdict.decided += 1
+        for output in shared:
+            result = oracle.compare(leaves[output.path], output.tensor)
+            if not result.ok:
+                found = finding(self, record, Compared(0, output, leaves[output.path], result), Tier.VIOLATION)
+                name = f"buffer {output.path.removeprefix('1.')}"
+                verdict.findings.append(found.model_copy(update={"output": name}))
 
     def _distribution(self, record: Record, verdict: Verdict) -> None:
         """Compare distributions; the error probability is shared among the outputs."""

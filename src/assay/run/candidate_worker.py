@@ -255,6 +255,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         staged: list[torch.Tensor] = []
         conditions = header.get("conditions") or {}
         busy = state.device != "cpu" and "stream" in conditions
+        # an interpreted kernel costs what it computes, whatever else the machine is doing
+        clock = time.process_time if state.device == "cpu" else time.perf_counter
         tile = tiled.parse(conditions["tile"]) if "tile" in conditions else None
         cotangents: list[torch.Tensor] = []
         if header.get("cotangents"):
@@ -283,7 +285,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
             torch.manual_seed(call["seed"])
             phase = "call"
             tools.before_call()
-            started = time.perf_counter()
+            started = clock()
             with tools:
                 if busy and call["storage"] == "overwrite":
                     outputs, gradients = _behind_busy_stream(model, args, kwargs, previous, staged), None
@@ -291,8 +293,10 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                     outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
             if state.device != "cpu":
                 torch.cuda.synchronize()
-            seconds = time.perf_counter() - started
+            seconds = clock() - started
             phase = "collect"
+            if "state" in conditions:
+                outputs = [outputs, _buffers(model, conditions["state"].split(","), found)]
             with torch._C.DisableTorchFunctionSubclass():
                 for each in _blocks(outputs, tile, len(header["calls"])):
                     live = _collect(state, each, gradients, seconds, calls, chunks)
@@ -391,6 +395,12 @@ def _name_devices(state: _State, part: dict[str, Any], outputs: Any) -> None:
     _, live = codec.flatten(outputs)
     for form, tensor in zip(part["forms"], live, strict=True):
         form[3] = str(state.emulation.device_of(tensor))
+
+
+def _buffers(model: Any, names: list[str], found: weights.WeightMatch) -> dict[str, torch.Tensor]:
+    """Buffers as a call left them, by the reference's names; those that the candidate has not got are left out."""
+    live = weights.named_state(model)
+    return {n: live[found.pairs[n]].detach().clone() for n in names if found.pairs.get(n) in live}
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

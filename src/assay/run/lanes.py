@@ -102,9 +102,12 @@ class Run:
         key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{probe.grad}"
         modes = "modes:1" in probe.conditions
         key += "/modes" if modes else ""
+        buffers = next((c.removeprefix("state:") for c in probe.conditions if c.startswith("state:")), "")
+        key += f"/{buffers}"
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
-                                         parameters=parameters, grad=_cotangent(probe), modes=modes)
+                                         parameters=parameters, grad=_cotangent(probe), modes=modes,
+                                         buffers=tuple(buffers.split(",")) if buffers else ())
             if len(self.truth_cache) > 8:
                 self.truth_cache.pop(next(iter(self.truth_cache)))
             self.truth_cache[key] = truth

@@ -141,14 +141,17 @@ class ReferenceSession:
         return self._weights[key]
 
     def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
-              parameters: int = 0, grad: str = "", modes: bool = False) -> Truth:
+              parameters: int = 0, grad: str = "", modes: bool = False,
+              buffers: tuple[str, ...] = ()) -> Truth:
         """The reference on one draw; never raises for what the reference does there.
 
-        With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser than the declared one would do.
+        With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser
+        than the declared one would do. With `buffers`, the outputs are a list of the reference's own and the
+        named buffers as the call leaves them.
         """
         request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
                    "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
-                   "parameters": parameters, "modes": modes}
+                   "parameters": parameters, "modes": modes, "buffers": list(buffers)}
         try:
             header, view = self._request(request)
         except InputError as error:

@@ -262,6 +262,21 @@ def _arranged(arguments: Any, layouts: tuple[str, ...], device: str = "cpu") -> 
     return arguments.map_tensors(arrange)
 
 
+class _WithBuffers(torch.nn.Module):
+    """A reference that also returns some of its buffers as a call leaves them."""
+
+    def __init__(self, model: torch.nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+        self.train(model.training)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs, and the buffers by name."""
+        outputs = self.model(*args, **kwargs)
+        found = dict(self.model.named_buffers())
+        return [outputs, {name: found[name].clone() for name in self.names}]
+
+
 def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
     """Inputs, native output and float64 truth of one draw."""
     from assay import oracle
@@ -276,6 +291,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         return {"inapplicable": "the layout says nothing new for these shapes"}, []
     device = state.device_for(arguments.tensors())
     model = _model(instance, int(header.get("parameters", 0)), dtype, device)
+    if header.get("buffers"):
+        model = _WithBuffers(model, header["buffers"])
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
     fed = _arranged(arguments, draw.layouts, device)

@@ -41,12 +41,15 @@ def match(reference: Mapping[str, torch.Tensor], candidate: Mapping[str, torch.T
     if all(n in candidate and candidate[n].shape == t.shape for n, t in reference.items()):
         return WeightMatch("names", {n: n for n in reference})
     needed = {n: t for n, t in reference.items() if n not in buffers or _claimed(t, candidate)}
-    by_value = _by_value(needed, candidate)
-    if by_value is not None:
-        return WeightMatch("seed", by_value)
-    by_shape = _by_shape(needed, candidate)
-    if by_shape is not None:
-        return by_shape
+    trained = {n: t for n, t in reference.items() if n not in buffers}
+    # a buffer of a parameter's shape seems claimed by it: where that fits nowhere, parameters alone may
+    for wanted in (needed, trained):
+        by_value = _by_value(wanted, candidate)
+        if by_value is not None:
+            return WeightMatch("seed", by_value)
+        by_shape = _by_shape(wanted, candidate)
+        if by_shape is not None:
+            return by_shape
     if not candidate:
         return WeightMatch("unmatched", {}, "the candidate has no parameters, the reference has "
                            + ", ".join(f"{n}{list(t.shape)}" for n, t in list(reference.items())[:6]))
