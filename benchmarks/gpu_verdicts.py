@@ -56,7 +56,8 @@ def _one(job: dict[str, Any], device: str) -> dict[str, Any]:
     try:
         task, candidate = load_pair(job["reference"], job["candidate"])
         report = verify_task(task, candidate, contract=Contract.from_data(job["contract"]), zygote=_WARM[0],
-                             options=Options(device=device, seed=11, tier=EffortTier(job["tier"])))
+                             options=Options(device=device, seed=11, tier=EffortTier(job["tier"]),
+                                             sandbox=job["sandbox"]))
     except Exception as error:
         return {"name": job["name"], "expected": job["label"], "label": "error", "ok": False,
                 "why": f"{type(error).__name__}: {error}"[:400]}
@@ -79,9 +80,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--only", default="")
+    parser.add_argument("--sandbox", default="auto")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    jobs = [j for j in _jobs() if options.only in j["name"]]
+    jobs = [{**j, "sandbox": options.sandbox} for j in _jobs() if options.only in j["name"]]
     began = time.perf_counter()
     with ProcessPoolExecutor(options.jobs) as pool:
         rows = list(pool.map(_one, jobs, [options.device] * len(jobs)))

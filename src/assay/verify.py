@@ -28,7 +28,7 @@ from assay.planning import (
 )
 from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
-from assay.probe.model import Draw, Probe
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Observation, Record
 from assay.report.model import CandidateInfo, Report, TaskInfo, Timing
 from assay.run.candidate import CandidateSession
@@ -237,7 +237,12 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
 
     def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
         probe = single(values, name, Draw(seed=ctx.draw_seed("values", 0)), sizes)
-        return run.one(probe, session, timeout)
+        # the first call pays for compiling and importing: only a second one tells what a call costs
+        return run.one(probe.model_copy(update={"calls": (Call(), Call(storage="same"))}), session, timeout)
+
+    def cost(record: Record) -> float:
+        calls = record.observation.calls
+        return calls[-1].seconds if calls else record.observation.seconds
 
     cheaper = ctx.study.small if ctx.study.small and ctx.study.small != ctx.sizes else {}
     records: list[Record] = []
@@ -247,14 +252,14 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
     slow = native.observation.status == "timed_out" and bool(reduced)
     if not slow:
         records.append(native)
-        run.budget.call_seconds = native.observation.seconds
-        seconds = native.observation.seconds
+        seconds = cost(native)
+        run.budget.call_seconds = seconds
         if native.observation.ran and seconds > SLOW_CALL_SECONDS and reduced:
             smaller = trial("reduced-0", reduced, 6 * patience)
             records.append(smaller)
             if smaller.observation.ran:
                 ctx = replace(ctx, sizes=dict(reduced))
-                seconds = smaller.observation.seconds
+                seconds = cost(smaller)
         run.budget.call_seconds = max(0.02, seconds)
         small = small_sizes(ctx.study, ctx.sizes)
         if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
@@ -268,7 +273,7 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
         run.hangs.clear()
         smaller = trial("draw-0", reduced, 6 * patience)
         records.append(smaller)
-        seconds = max(0.02, smaller.observation.seconds)
+        seconds = max(0.02, cost(smaller))
         run.budget.call_seconds = seconds
         ctx = replace(ctx, sizes=dict(reduced), small=dict(reduced), call_seconds=seconds)
         facts = smaller.observation.facts

@@ -140,7 +140,7 @@ def undecided_reason(record: Record) -> Reason | None:
             return Reason.INTERNAL
     status = record.observation.status
     known = {"memory": Reason.OUT_OF_MEMORY, "needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN,
-             "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET}
+             "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET, "unavailable": Reason.INTERNAL}
     return known.get(status)
 
 

@@ -137,7 +137,7 @@ class CandidateSession:
         made = len(observation.calls)
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
-        if others or (observation.error or {}).get("sticky"):
+        if others or _lost_device(answer):
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
@@ -318,9 +318,14 @@ def _of_death(probe_id: str, death: Death) -> Observation:
                                        "left": death.left, "text": printable(death.text[-2000:])})
 
 
-TOOLCHAIN_ERRORS = frozenset({
-    "ModuleNotFoundError", "CompilationError", "UnsupportedLanguageConstruct", "PTXASError",
-})
+TOOLCHAIN_ERRORS = frozenset({"OutOfResources", "PTXASError", "UnsupportedLanguageConstruct"})
+"""Errors by which a compiler or a device refuses a kernel: the resources gate judges those."""
+
+
+def _lost_device(answer: Frame) -> bool:
+    """Whether the worker says that its device context is broken: every later call would fail with it."""
+    error = answer.header.get("error")
+    return isinstance(error, dict) and bool(error.get("sticky"))
 
 
 def _error_status(error: dict[str, Any]) -> Any:
@@ -328,6 +333,11 @@ def _error_status(error: dict[str, Any]) -> Any:
         return "needs_gpu"
     if error.get("memory"):
         return "memory"
+    if error.get("phase") == "worker":
+        # before the candidate was reached: the device or our own process failed
+        return "unavailable"
     if error.get("type") == "ModuleNotFoundError" and error.get("phase") == "import":
+        return "toolchain"
+    if error.get("type") in TOOLCHAIN_ERRORS:
         return "toolchain"
     return "raised"
