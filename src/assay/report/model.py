@@ -9,7 +9,7 @@ from pydantic import Field
 from assay.probe.model import Frozen, Probe
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
-REPORT_VERSION = 1
+REPORT_VERSION: Literal[1] = 1
 
 
 class Finding(Frozen):

@@ -112,7 +112,8 @@ class Region:
         """Write the image at `offset` of the memory file; the image."""
         image = self.image()
         self.offset = offset
-        data = memoryview(image.numpy()).cast("B")
+        array: Any = image.numpy()
+        data = memoryview(array).cast("B")
         done = 0
         while done < len(data):
             done += os.pwrite(fd, data[done:], offset + done)

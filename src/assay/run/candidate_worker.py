@@ -102,7 +102,7 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
         state.emulation = emulation.install(str(state.options.get("target", "sm_90")))
     else:
         state.device = "cuda"
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         from assay.run import on_device
 
         state.on_device = on_device.install()
@@ -208,7 +208,7 @@ class _Arena:
         """Another tensor object over the memory of one that `tensor` made at `place`."""
         if self._device == "cpu":
             return self.tensor(place)
-        return torch.from_dlpack(tensor.detach())
+        return torch.utils.dlpack.from_dlpack(tensor.detach())
 
     def write_back(self) -> None:
         """Copy what the device holds now into the shared memory."""
@@ -271,11 +271,9 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                 if not busy:
                     _overwrite(previous, staged)
             elif call["storage"] == "reused":
-                for target, place in zip(previous, call["places"], strict=True):
-                    target.copy_(arena.tensor(place))
+                _overwrite(previous, [arena.tensor(place) for place in call["places"]])
                 # other objects, as when an allocator hands the same memory out again
-                again = [arena.again(t, place) for t, place in zip(previous, places, strict=True)]
-                previous, target = again, None
+                previous = [arena.again(t, place) for t, place in zip(previous, places, strict=True)]
             ranges[str(len(calls))] = [[s.data_ptr(), s.data_ptr() + s.nbytes()]
                                        for s in (t.untyped_storage() for t in previous)]
             if tile is not None:

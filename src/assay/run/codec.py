@@ -107,7 +107,8 @@ def tensor_bytes(tensor: torch.Tensor) -> memoryview:
         return memoryview(b"")
     # a single element counts as contiguous whatever its strides
     flat = flat.as_strided((flat.numel(),), (1,))
-    return memoryview(flat.view(torch.uint8).numpy()).cast("B")
+    array: Any = flat.view(torch.uint8).numpy()
+    return memoryview(array).cast("B")
 
 
 def tensor_from(data: memoryview | bytearray | bytes, form: TensorForm) -> torch.Tensor:

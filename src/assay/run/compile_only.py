@@ -104,11 +104,11 @@ def install(name: str) -> CompileOnly:
             recorder.compiled.append(Compiled(
                 **common, seconds=time.perf_counter() - began, error=_short(error), error_type=type(error).__name__))
             return None
-        metadata = kernel.metadata
+        metadata, usage = kernel.metadata, _usage(kernel.asm.get("cubin"))
         recorder.compiled.append(Compiled(
             **common, seconds=time.perf_counter() - began, shared=int(metadata.shared),
             tensor_memory=int(getattr(metadata, "tmem_size", 0) or 0), warps=int(metadata.num_warps),
-            **_usage(kernel.asm.get("cubin"))))
+            registers=usage.get("registers"), stack=usage.get("stack"), spilled=usage.get("spilled")))
         return kernel
 
     def tune(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -108,9 +108,9 @@ def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],
     Returns: what the call returned, and copies of its tensors made on the stream.
     """
     torch.cuda.synchronize()
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(BUSY_CYCLES)
+        torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
         update()
         outputs = call()
         copies = [t.detach().clone() for t in leaves(outputs)]

@@ -325,7 +325,9 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         meta, parts = mode.to_parts()
         modes.append([meta, list(parts)])
         flat += parts.values()
-    gradients, handed, requires = [], [], []
+    gradients: list[Any] = []
+    handed: list[torch.Tensor] = []
+    requires: list[bool] = []
     if header.get("grad"):
         requires = _requires_grad(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
         found, handed = _gradients(model, _arranged(arguments, draw.layouts, device), evaluation.arithmetic, outputs,
