@@ -1,4 +1,4 @@
-"""References that change their buffers: values on fresh instances, and the buffers that a candidate has too."""
+"""References that change their buffers: fresh instances for values, and the buffers that both have."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MODEL = '''class {name}(nn.Module):
 
 
 '''
-TASK = (HEAD + MODEL.format(name="Model", result="self.norm(x)")
-        + "def get_inputs():\n    return [torch.randn(BATCH, 7) + 1]\n\n\ndef get_init_inputs():\n    return []\n")
+MAKERS = "def get_inputs():\n    return [torch.randn(BATCH, 7) + 1]\n\n\ndef get_init_inputs():\n    return []\n"
+TASK = HEAD + MODEL.format(name="Model", result="self.norm(x)") + MAKERS
 OWN_PARAMETERS = '''class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
@@ -25,22 +25,22 @@ OWN_PARAMETERS = '''class ModelNew(nn.Module):
     def forward(self, x):
         return F.batch_norm(x, None, None, self.weight, self.bias, True)
 '''
-IN_PLACE = "F.batch_norm(x, self.norm.running_mean, self.norm.running_var, self.norm.weight, self.norm.bias, True, {})"
+STATISTICS = "self.norm.running_mean, self.norm.running_var"
+IN_PLACE = f"F.batch_norm(x, {STATISTICS}, self.norm.weight, self.norm.bias, True, MOMENTUM)"
+BOTH = {"buffer norm.running_mean", "buffer norm.running_var"}
 CANDIDATES = {
-    "the reference": (MODEL.format(name="ModelNew", result="self.norm(x)"), set()),
-    "statistics kept without the counter": (MODEL.format(name="ModelNew", result=IN_PLACE.format(0.1)), set()),
-    "statistics with another momentum": (MODEL.format(name="ModelNew", result=IN_PLACE.format(0.3)),
-                                         {"buffer norm.running_mean", "buffer norm.running_var"}),
-    "statistics never kept": (MODEL.format(
-        name="ModelNew", result="F.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)"),
-        {"buffer norm.running_mean", "buffer norm.running_var"}),
-    "no buffers at all": (OWN_PARAMETERS, set()),
+    "the reference": ("self.norm(x)", set()),
+    "statistics kept without the counter": (IN_PLACE.replace("MOMENTUM", "0.1"), set()),
+    "statistics with another momentum": (IN_PLACE.replace("MOMENTUM", "0.3"), BOTH),
+    "statistics never kept": ("F.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)", BOTH),
+    "no buffers at all": (None, set()),
 }
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_buffers_are_compared_where_the_candidate_has_them(judged, name):
-    source, wrong = CANDIDATES[name]
+    result, wrong = CANDIDATES[name]
+    source = OWN_PARAMETERS if result is None else MODEL.format(name="ModelNew", result=result)
     report = judged(TASK, HEAD + source, ("values", "residency", "input_mutation"), tier="quick")
     assert {found.output for found in report.findings} == wrong
     assert all(found.tier == "violation" for found in report.findings)
