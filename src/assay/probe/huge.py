@@ -68,7 +68,8 @@ def plan(study: Study, base: dict[str, int], device_bytes: int) -> list[Huge]:
     rows = max(1, min(base.get(axis.name, axis.native), BASE_ELEMENTS // max(per_row)))
     rows += -rows % max(1, axis.multiple_of)
     sizes = {**base, axis.name: rows}
-    width = max((_width(leaf.dtype) for leaf in [*study.tensor_inputs(), *study.outputs] if leaf.dtype), default=4)
+    dtypes = [*(leaf.dtype for leaf in study.tensor_inputs()), *(leaf.dtype for leaf in study.outputs)]
+    width = max((_width(name) for name in dtypes if name), default=4)
     cost = (2 * per_row[0] + 2 * per_row[1]) * rows * width
     found = [Huge("control", sizes, rows, 2, leaves)]
     past_grid = math.ceil((GRID_LIMIT + 1 + rows) / rows)
