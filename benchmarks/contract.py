@@ -20,8 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, write_result
-
 from assay.contract import infer
 from assay.contract.toml import write_inferred
 from assay.errors import InputError
@@ -30,6 +28,7 @@ from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.task import parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import EffortTier, Label, Outcome
+from common import ROOT, write_result
 
 VARIANT_EVERY = 8
 """One task in so many is also verified compiled, and one without `.contiguous()`."""
@@ -94,7 +93,8 @@ def metrics(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Counts and shares over all rows."""
     verdicts = [v for r in rows for v in r["verdicts"].values()]
     return {
-        "tasks": len(rows), "inferred": sum(r["inferred"] for r in rows), "stable": sum(r["stable"] for r in rows),
+        "tasks": len(rows), "inferred": sum(r["inferred"] for r in rows),
+        "stable": sum(r["stable"] for r in rows),
         "inferred_share": round(sum(r["inferred"] for r in rows) / len(rows), 4),
         "stable_share": round(sum(r["stable"] for r in rows) / len(rows), 4),
         "identity_runs": len(verdicts), "identity_findings": sum(len(v["findings"]) for v in verdicts),
@@ -105,7 +105,8 @@ def metrics(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--tier", default="standard", choices=[t.value for t in EffortTier])
     parser.add_argument("--only", default="", help="tasks whose name contains this")
     parser.add_argument("--step", type=int, default=1, help="every so many tasks")
@@ -118,7 +119,8 @@ def main() -> None:
             rows.append(row(zygote, number, task, options.tier))
             for variant, seen in rows[-1]["verdicts"].items():
                 bad = " ".join([*seen["findings"], *seen["undecided"]])
-                print(f"{task.name:34} {variant:18} {seen['label']:9} {seen['seconds']:6.1f}s {bad}", flush=True)
+                head = f"{task.name:34} {variant:18} {seen['label']:9} {seen['seconds']:6.1f}s"
+                print(f"{head} {bad}", flush=True)
             if not rows[-1]["stable"]:
                 print(f"{task.name:34} {rows[-1].get('error', 'a second inference differs')}", flush=True)
     found = metrics(rows)

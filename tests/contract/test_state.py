@@ -15,7 +15,13 @@ MODEL = '''class {name}(nn.Module):
 
 
 '''
-MAKERS = "def get_inputs():\n    return [torch.randn(BATCH, 7) + 1]\n\n\ndef get_init_inputs():\n    return []\n"
+MAKERS = """def get_inputs():
+    return [torch.randn(BATCH, 7) + 1]
+
+
+def get_init_inputs():
+    return []
+"""
 TASK = HEAD + MODEL.format(name="Model", result="self.norm(x)") + MAKERS
 OWN_PARAMETERS = '''class ModelNew(nn.Module):
     def __init__(self):
