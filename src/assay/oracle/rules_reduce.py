@@ -217,8 +217,9 @@ def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
         centred = torch.sub(x, mean)
     replay.current = name
     if replay.runs + replay.serial:
-        # Welford's update rounds the running mean at every element; a two-pass mean is rounded once.
-        replay.absolute(centred, 0.5 * mean.abs().expand_as(centred))
+        # Welford's update rounds the running mean at every element, and what is left of earlier roundings
+        # after i elements has a deviation of sqrt(i / 3) of them; a two-pass mean is rounded once.
+        replay.absolute(centred, (0.5 * math.sqrt(1.0 + n / 6.0)) * mean.abs().expand_as(centred))
     with replay.inside():
         square = torch.mul(centred, centred) if not x.is_complex() else torch.abs(centred).square()
         total = torch.sum(square, dims, keepdim=keepdim)
@@ -309,8 +310,9 @@ def softmax(
 ) -> torch.Tensor:
     """Softmax or its logarithm by the shifted definition, for the replay to perturb.
 
-    `scaled(shifted, x)` may add to the shifted argument the rounding of x · log2(e), which the base-2 form
-    makes before the shift.
+    `scaled(value, size)` may perturb a value by u · size: the shifted argument by the rounding of
+    x · log2(e), which the base-2 form makes before the shift, and the logarithm of the total by the rounding
+    of log Σ exp x, which a kernel may hold instead and subtract from x.
     """
     if x.numel() == 0:
         return x.clone()
@@ -319,10 +321,15 @@ def softmax(
     argument = shifted
     if scaled is not None:
         argument = x - peak
-        scaled(argument, x)
+        scaled(argument, 0.5 * x)
     weights = torch.exp(argument)
     total = torch.sum(weights, dim, keepdim=True)
-    return shifted - torch.log(total) if log else weights / total
+    if not log:
+        return weights / total
+    level = torch.log(total)
+    if scaled is not None:
+        scaled(level, 0.75 * (peak + level))
+    return shifted - level
 
 
 def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -331,10 +338,10 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     replay.ops[name] += 1
     x: torch.Tensor = args[0]
 
-    def scaled(argument: torch.Tensor, values: torch.Tensor) -> None:
+    def scaled(value: torch.Tensor, size: torch.Tensor) -> None:
         with torch.utils._python_dispatch._disable_current_modes():
             replay.current = "exp"
-            replay.absolute(argument, 0.5 * values.abs())
+            replay.absolute(value, size.abs())
 
     with replay.inside():
         if x.dim() == 0:
