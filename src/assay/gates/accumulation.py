@@ -112,6 +112,8 @@ class Accumulation:
             self._settle(record, wrong, explained, mine, verdict)
         _precision_of_products(ctx, mine, verdict)
         verdict.note = "; ".join(filter(None, (_bits(mine), _unidentified(seen), verdict.note))) or None
+        # the fewest right bits first: they show that a narrow accumulator is no mere divergence
+        verdict.findings.sort(key=lambda f: f.detail.get("effective_bits", 0.0))
         verdict.findings = distinct(verdict.findings)
         return verdict
 
@@ -147,25 +149,28 @@ class Accumulation:
         mine: Sequence[Record],
         verdict: Verdict,
     ) -> None:
-        """A wrong result that no mode explains by itself: a finding where other data are right there."""
+        """A wrong result that no mode explains by itself.
+
+        A finding where a sum of these sizes is right on other data: only its precision can be at fault.
+        """
         if explained is not None:
             verdict.decided += 1
             verdict.findings += [attributed(finding(self, record, c), c, *explained) for c in wrong]
             return
-        linear = set(record.truths[0].ops) <= LINEAR
         plain = record.probe.kind in ("fingerprint", "control")
-        # whole numbers that come out right show that nothing but precision is at fault in a linear operator
+        # whole numbers that come out right show that nothing but precision is at fault
         controls = ("exact",) if plain else ("fingerprint", "control", "exact")
-        if (plain and not linear) or not _right_on(controls, record, mine):
+        if not set(record.truths[0].ops) <= LINEAR or not _right_on(controls, record, mine):
             # not the accumulator's doing, as far as this can tell; other gates say what is wrong
             verdict.undecided[Reason.VALUE] += 1
             return
         verdict.decided += 1
         for compared in wrong:
             found = with_bits(finding(self, record, compared), compared)
-            if linear and found.reason is Reason.VALUE:
-                found = found.model_copy(update={"reason": Reason.NARROW_ACCUMULATOR})
-            verdict.findings.append(found)
+            narrow = found.reason is Reason.VALUE
+            verdict.findings.append(
+                found.model_copy(update={"reason": Reason.NARROW_ACCUMULATOR}) if narrow else found
+            )
 
 
 def _right_on(kinds: Sequence[str], record: Record, mine: Sequence[Record]) -> bool:

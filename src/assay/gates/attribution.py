@@ -145,6 +145,4 @@ def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str)
     if mode in seen.correlation:
         detail["correlation"] = round(seen.correlation[mode], 3)
     tier = Tier.DIVERGENCE if bits >= PLAINLY_WRONG_BITS else Tier.WRONG
-    return found.model_copy(
-        update={"reason": MODE_REASON[mode], "tier": tier, "tolerance_free": False, "detail": detail}
-    )
+    return found.model_copy(update={"reason": MODE_REASON[mode], "tier": tier, "detail": detail})
