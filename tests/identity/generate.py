@@ -4,6 +4,9 @@ Every task is right by definition when its own reference is the candidate, so wh
 one is a false alarm.
 """
 
+# one task a line reads best, however long the line
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import re
