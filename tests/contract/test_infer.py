@@ -107,3 +107,16 @@ def test_sizes_are_narrowed_and_never_widened(studied):
 def test_a_name_that_the_task_has_not_got_is_an_error(studied):
     with pytest.raises(InputError, match=r"no size `ROW`.*known: ROWS, COLS"):
         narrowed(studied(*ROWS), Contract.from_data({"domain": {"sizes": {"ROW": {"fixed": True}}}}))
+
+
+def test_an_index_range_that_follows_a_size_goes_on_following_it(studied):
+    found = studied(*LOSS, parameters="x, y")
+    contract = infer(found).contract.model_dump(mode="json")
+    contract["domain"]["inputs"]["1"]["low"] = 2.0
+    clause = declared(found, Contract.from_data(contract))[1]
+    assert (clause.low, clause.high) == (2.0, None)
+    assert narrowed(found, Contract.from_data(contract)).tensor_inputs()[1].structure.high_axis == "C"
+    contract["domain"]["inputs"]["1"]["high"] = 5.0
+    changed = Contract.from_data(contract)
+    assert declared(found, changed)[1].high == 5.0
+    assert narrowed(found, changed).tensor_inputs()[1].structure.high_axis is None

@@ -52,7 +52,9 @@ def declared(study: Study, contract: Contract) -> dict[int, Declared]:
         assert leaf.position is not None
         if _changed(leaf, contract) is not None:
             traits, low, high = _wanted(leaf, contract)
-            found[leaf.position] = Declared(low=low, high=high, traits=traits)
+            # an end that follows a size is no number
+            fixed = None if _follows(leaf, high) else high
+            found[leaf.position] = Declared(low=low, high=fixed, traits=traits)
     return found
 
 
@@ -126,6 +128,12 @@ def _wanted(leaf: InputLeaf, contract: Contract) -> tuple[tuple[Trait, ...], flo
     return traits, low, high  # type: ignore[return-value]
 
 
+def _follows(leaf: InputLeaf, high: float | None) -> bool:
+    """Whether the upper end of a range is still the one that inference ties to a size."""
+    seen = leaf.structure
+    return seen is not None and seen.high_axis is not None and high == claims(seen)[2]
+
+
 def _changed(leaf: InputLeaf, contract: Contract) -> Structure | None:
     """The structure that the contract puts in place of the inferred one; None where they agree."""
     seen = leaf.structure
@@ -145,6 +153,7 @@ def _changed(leaf: InputLeaf, contract: Contract) -> Structure | None:
     return seen.model_copy(update={
         "traits": tuple(dict.fromkeys(kept)), "low": bottom, "high": top, "nonfinite": False,
         "band": seen.band if "banded" in traits else None,
+        "high_axis": seen.high_axis if _follows(leaf, high) else None,
     })
 
 

@@ -187,7 +187,7 @@ def _memory(study: Study, observed: dict[str, str]) -> Memory:
 def _gradients(study: Study, observed: dict[str, str]) -> Literal["auto"]:
     tracked = [leaf for leaf in study.outputs if leaf.requires_grad]
     if not tracked and not any(p.requires_grad for p in study.parameters):
-        observed["gradients"] = "no output of the reference requires grad by itself"
+        observed["gradients"] = "outputs carry a gradient only where an input asks for one"
     else:
         observed["gradients"] = "outputs require grad; `training` obliges a candidate to give gradients"
     return "auto"

@@ -199,8 +199,9 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
             structure = leaves[position].structure
             if draw.variant in values.variants(structure):
                 seed = (draw.seed * 1000003 + position) & 0x7FFFFFFF
-                # a declared range holds at every size; an observed one only at its own
-                sizes = None if position in state.declared else instance.integers or None
+                # a declared range holds at every size; an observed one, and one that follows a size, at its own
+                fixed = position in state.declared and structure.high_axis is None
+                sizes = None if fixed else instance.integers or None
                 tensor = values.apply(draw.variant, tensor, structure, seed, sizes=sizes)
                 applied += 1
         if position in state.declared:
