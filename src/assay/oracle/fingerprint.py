@@ -34,6 +34,8 @@ PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "co
 """Operators whose operands a mode may round."""
 MATCH = 0.8
 """Correlation of residual and prediction from which a mode counts as recognised."""
+TYPICAL = 1.0 / 3.0
+"""Root mean square of an honest residual ÷ (b + c·rms(b)): the rounding model grants the worst legal order."""
 STRUCTURED = 0.5
 """Correlation of residual and result from which an error is a wrong factor rather than rounding."""
 
@@ -227,19 +229,20 @@ def attribute(
     ratios = {"declared": declared}
     correlation: dict[str, float] = {}
     identifiable: dict[str, bool] = {}
-    explains: list[tuple[float, str]] = []
+    explains: list[tuple[float, float, str]] = []
     structured = abs(_correlation(pairs, [truth.y for _, truth, _ in pairs])) > STRUCTURED
     for mode in modes:
         used = [
             (truth, residual, mode.leaves[i]) for i, truth, residual in pairs if mode.leaves[i] is not None
         ]
-        worst = visible = 0.0
+        worst = visible = squares = 0.0
         for truth, residual, leaf in used:
             assert leaf is not None
             use = _usable(truth)
-            allowed = truth.lam * (leaf.spread + POOLED * leaf.pooled)
-            tolerance = allowed + truth.unit * truth.magnitude + truth.floor
+            level = leaf.spread + POOLED * leaf.pooled
+            tolerance = truth.lam * level + truth.unit * truth.magnitude + truth.floor
             worst = max(worst, _largest((residual.abs() / tolerance)[use]))
+            squares += float((residual / level.clamp(min=truth.floor))[use].square().sum())
             signal = leaf.shifts[0].abs() if leaf.shifts else leaf.spread
             visible = max(visible, _largest((signal / truth.tolerance)[use]))
         ratios[mode.mode] = worst
@@ -256,17 +259,20 @@ def attribute(
         if not math.isfinite(declared) or declared <= 1.0 or not identifiable[mode.mode]:
             continue
         if correlation.get(mode.mode, 0.0) >= MATCH:
-            explains.append((-correlation[mode.mode], mode.mode))
+            explains.append((-correlation[mode.mode], 0.0, mode.mode))
         elif worst <= 1.0 and not structured:
-            explains.append((0.0, mode.mode))
+            count = sum(int(_usable(truth).sum()) for truth, _, _ in used)
+            size = math.sqrt(squares / max(1, count))
+            explains.append((0.0, abs(math.log2(max(size, 1e-300) / TYPICAL)), mode.mode))
     best: str | None
     also: tuple[str, ...]
     if declared <= 1.0:
         best, recognised, also = "declared", True, ()
     elif explains:
-        # A recognised prediction beats a mere bound; among equals the finer mode comes first.
-        ranked = sorted(enumerate(explains), key=lambda item: (round(item[1][0], 3), item[0]))
-        names = [name for _, (_, name) in ranked]
+        # A recognised prediction beats a mere bound; then the mode whose errors are of the residual's size;
+        # among equals the finer mode comes first.
+        ranked = sorted(enumerate(explains), key=lambda item: (round(item[1][0], 3), item[1][1], item[0]))
+        names = [name for _, (_, _, name) in ranked]
         best, recognised, also = names[0], ranked[0][1][0] < 0.0, tuple(names[1:])
     else:
         best, recognised, also = None, False, ()
