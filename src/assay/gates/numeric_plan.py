@@ -260,6 +260,10 @@ def probes_on(gate: Gate, ctx: Context, length: Length, variants: Sequence[str])
         )
     ]
     most = {EffortTier.QUICK: 1, EffortTier.STANDARD: 5, EffortTier.DEEP: 12}[ctx.tier]
+    # a real device may have no room for a kernel at the longer size: then the ordinary size has to tell
+    shorter = []
+    if ctx.device == "cuda" and length.name != "native":
+        shorter = probes_on(gate, ctx, Length("native", dict(ctx.sizes)), variants[:2])
     return plan + [
         single(
             gate,
@@ -269,7 +273,7 @@ def probes_on(gate: Gate, ctx: Context, length: Length, variants: Sequence[str])
             kind=name,
         )
         for name in variants[:most]
-    ]
+    ] + shorter
 
 
 def silent_reason(record: Record) -> Reason:
@@ -305,6 +309,12 @@ def judge_long(gate: Gate, records: Sequence[Record], operators: frozenset[str],
     if not mine or uses(mine, operators) is False:
         return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note=nothing)
     verdict = Verdict()
+    lengths_tried: dict[str, list[Record]] = {}
+    for record in mine:
+        lengths_tried.setdefault(record.probe.id.partition("@")[2], []).append(record)
+    # the first length at which the candidate is right on ordinary data
+    mine = next((group for group in lengths_tried.values()
+                 if any(r.probe.kind == "control" and right(r) is True for r in group)), mine)
     control = next((r for r in mine if r.probe.kind == "control"), None)
     if control is None or right(control) is not True:
         # wrong on ordinary data of this length: that is no matter of how the data are ordered
