@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from assay.oracle.arithmetic import UNIT
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
 from assay.oracle.rules_reduce import CORRELATED, GRAIN, grid_step, repetition
 
@@ -74,7 +75,9 @@ def _repeated(replay: Replay, a: torch.Tensor, b: torch.Tensor) -> bool:
     rows = a.reshape(-1, a.shape[-1])
     rows = rows[:: max(1, rows.shape[0] // 4)][:4]
     terms = (rows * b.reshape(-1)[: rows.shape[-1]]).abs()
-    return bool((repetition(terms, GRAIN * replay.unit * terms.sum(-1)) > 4.0).any())
+    # At a coarser unit all small terms would look alike, although their signs and remainders differ.
+    unit = min(replay.unit, UNIT["fp32"])
+    return bool((repetition(terms, GRAIN * unit * terms.sum(-1)) > 4.0).any())
 
 
 def _square(x: torch.Tensor) -> torch.Tensor:
