@@ -2,7 +2,7 @@
 
 Prints a table and writes benchmarks/results/first-verdict.cpu.json. Metrics, in seconds where they end in _s:
 
-- demo_s: `assay demo`, everything, in a process of its own.
+- demo_s: `assay demo`, everything, in a process of its own; demo_as_expected: 1 when its status was 0.
 - screen_warm_median_s, verify_warm_median_s: one warm parent, median over all kernels of all examples, right
   and wrong; processes already started.
 - verify_rowwise_warm_median_s: the same over the row-wise examples alone.
@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,35 +30,35 @@ from rich.table import Table
 
 from assay import pages
 from assay.demo import SEED, Case, load_cases
-from assay.environment import describe
 from assay.gates import BATTERY
 from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.screen import screen_task
 from assay.verify import Options, load_pair, verify_task
 from assay.vocabulary import EffortTier, Label
+from common import ROOT, write_result
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULT = ROOT / "benchmarks/results/first-verdict.cpu.json"
 HOSTILE = ROOT / "tests/exploits/hostile"
 ROWWISE = ("cross_entropy", "cumsum", "layer_norm", "rms_norm_residual", "row_argmax", "row_max", "row_sum",
            "softmax")
 COLD_RUNS = 3
-HOSTILE_SECONDS = 60.0
+HOSTILE_SECONDS = 20.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, help="another place for the result file")
     parser.add_argument("--without-hostile", action="store_true", help="leave the hostile candidates out")
     options = parser.parse_args()
     console = Console()
     cases = load_cases(pages.examples())
     metrics: dict[str, float] = {}
 
-    demo_s, status = timed("demo", "--device", "cpu")
-    metrics["demo_s"] = demo_s
-    console.print(f"assay demo: {demo_s:.1f} s, status {status}")
+    metrics["demo_s"], status, printed = timed("demo", "--device", "cpu")
+    if "pass the usual screen" not in printed:
+        raise SystemExit(f"the demo broke off with status {status}")
+    metrics["demo_as_expected"] = float(status == 0)
+    console.print(f"assay demo: {metrics['demo_s']:.1f} s, status {status}")
     metrics["verify_cold_s"], metrics["start_cold_s"] = cold()
     console.print(f"cold verify: {metrics['verify_cold_s']:.1f} s")
 
@@ -80,14 +78,15 @@ def main() -> None:
                 console.print(f"not survived: {row['hostile']}: {row['why']}")
     for name, value in metrics.items():
         console.print(f"{name:30} {value:.3f}")
-    write(options.out, metrics, rows)
+    rounded = [{k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+    write_result("first-verdict", "cpu", {k: round(v, 4) for k, v in metrics.items()}, rounded, out=options.out)
 
 
-def timed(*arguments: str) -> tuple[float, int]:
-    """Wall-clock seconds and exit status of one command in a process of its own."""
+def timed(*arguments: str) -> tuple[float, int, str]:
+    """Wall-clock seconds, exit status and standard output of one command in a process of its own."""
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "assay", *arguments], capture_output=True, check=False)
-    return time.monotonic() - began, done.returncode
+    done = subprocess.run([sys.executable, "-m", "assay", *arguments], capture_output=True, text=True, check=False)
+    return time.monotonic() - began, done.returncode, done.stdout
 
 
 def cold() -> tuple[float, float]:
@@ -96,7 +95,7 @@ def cold() -> tuple[float, float]:
     pair = [str(pages.examples() / "softmax" / name) for name in ("reference.py", "right.py")]
     for _ in range(COLD_RUNS):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            wall, status = timed("verify", *pair, "--device", "cpu", "--seed", str(SEED), "--json", file.name)
+            wall, status, _ = timed("verify", *pair, "--device", "cpu", "--seed", str(SEED), "--json", file.name)
             if status != 0:
                 raise SystemExit(f"the right softmax kernel was not accepted: status {status}")
             walls.append(wall)
@@ -162,23 +161,6 @@ def table(rows: list[dict[str, Any]]) -> Table:
                       f"{row['verify_s']:.2f}", f"{row['oracle_s']:.2f}", f"{row['candidate_s']:.2f}",
                       str(row["probes"]))
     return shown
-
-
-def write(path: Path, metrics: dict[str, float], rows: list[dict[str, Any]]) -> None:
-    """The result file: where and with what it was measured, the metrics, the rows."""
-    environment = describe("cpu", "sm_90")
-    command = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    data = {
-        "name": "first-verdict", "device": f"cpu ({platform.machine()})", "driver": None,
-        "python": environment["python"], "torch": environment["torch"], "triton": environment["triton"],
-        "commit": commit.stdout.strip(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "python benchmarks/first_verdict.py",
-        "metrics": {name: round(value, 4) for name, value in metrics.items()},
-        "rows": [{k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in rows],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
