@@ -35,7 +35,7 @@ PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "co
 MATCH = 0.8
 """Correlation of residual and prediction from which a mode counts as recognised."""
 TYPICAL = 1.0 / 3.0
-"""Root mean square of an honest residual ÷ (b + c·rms(b)): the rounding model grants the worst legal order."""
+"""Root mean square of an honest residual ÷ (b + c·rms(b)): the model grants the worst legal order."""
 STRUCTURED = 0.5
 """Correlation of residual and result from which an error is a wrong factor rather than rounding."""
 
