@@ -138,7 +138,8 @@ def _exceptional(contract: Contract) -> Iterator[str]:
         if policy == "ignore":
             yield f"{name} in an input: anything goes."
         else:
-            yield f"{name} in an input reaches the outputs that it reaches in the reference, and no others change."
+            yield (f"{name} in an input reaches the outputs that it reaches in the reference, and no others "
+                   "change.")
     if clause.nan != "ignore":
         yield "Comparisons with NaN are false: mind `max`, `where`, `relu` and clamps."
     subnormals = {"preserve": "Subnormal numbers are kept.", "flush": "Subnormal numbers become zero.",
