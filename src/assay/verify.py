@@ -251,12 +251,12 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
     native = trial("draw-0", ctx.sizes, 2 * patience if reduced else 6 * patience)
     slow = native.observation.status == "timed_out" and bool(reduced)
     if not slow:
-        records.append(native)
+        records.append(_first_call(native))
         seconds = cost(native)
         run.budget.call_seconds = seconds
         if native.observation.ran and seconds > SLOW_CALL_SECONDS and reduced:
             smaller = trial("reduced-0", reduced, 6 * patience)
-            records.append(smaller)
+            records.append(_first_call(smaller))
             if smaller.observation.ran:
                 ctx = replace(ctx, sizes=dict(reduced))
                 seconds = cost(smaller)
@@ -272,7 +272,7 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
         # the native size is too slow here, which is no fault of the candidate: learn the cost at smaller ones
         run.hangs.clear()
         smaller = trial("draw-0", reduced, 6 * patience)
-        records.append(smaller)
+        records.append(_first_call(smaller))
         seconds = max(0.02, cost(smaller))
         run.budget.call_seconds = seconds
         ctx = replace(ctx, sizes=dict(reduced), small=dict(reduced), call_seconds=seconds)
@@ -280,6 +280,14 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
     configs = facts.get("configs") if isinstance(facts.get("configs"), dict) else {}
     assert configs is not None
     return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}), records
+
+
+def _first_call(record: Record) -> Record:
+    """A trial's record as one of a single call: the second was made for its time and may see changed inputs."""
+    if not record.observation.ran:
+        return record
+    return Record(record.probe.model_copy(update={"calls": record.probe.calls[:1]}), record.truths,
+                  record.observation.model_copy(update={"calls": record.observation.calls[:1], "late": None}))
 
 
 def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any], records: list[Record],
