@@ -112,7 +112,9 @@ class LibraryWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _HELPERS or _is_view(func):
             return out
         made = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
-        self.operations[name] += _cost(func, args, kwargs, out, made)
+        cost = _cost(func, args, kwargs, out, made)
+        if cost:
+            self.operations[name] += cost
         for tensor in made:
             if type(tensor) in (torch.Tensor, torch.nn.Parameter) and 0 < tensor.numel() <= KEPT_ELEMENTS:
                 # copied: the candidate may change it afterwards
