@@ -34,6 +34,8 @@ PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "co
 """Operators whose operands a mode may round."""
 MATCH = 0.8
 """Correlation of residual and prediction from which a mode counts as recognised."""
+UNLIKE = 0.2
+"""Correlation below which a residual does not follow a mode's prediction even in part."""
 TYPICAL = 1.0 / 3.0
 """Root mean square of an honest residual ÷ (b + c·rms(b)): the model grants the worst legal order."""
 STRUCTURED = 0.5
@@ -229,7 +231,9 @@ def attribute(
     ratios = {"declared": declared}
     correlation: dict[str, float] = {}
     identifiable: dict[str, bool] = {}
-    explains: list[tuple[float, float, str]] = []
+    explains: list[tuple[float, bool, float, str]] = []
+    # Rounded inputs leave one residual; operands of products may be rounded at more than one place.
+    has_products = bool(PRODUCTS & set(evaluation.ops))
     structured = abs(_correlation(pairs, [truth.y for _, truth, _ in pairs])) > STRUCTURED
     for mode in modes:
         used = [
@@ -259,21 +263,22 @@ def attribute(
         if not math.isfinite(declared) or declared <= 1.0 or not identifiable[mode.mode]:
             continue
         if correlation.get(mode.mode, 0.0) >= MATCH:
-            explains.append((-correlation[mode.mode], 0.0, mode.mode))
+            explains.append((-round(correlation[mode.mode], 3), False, 0.0, mode.mode))
         elif worst <= 1.0 and not structured:
             count = sum(int(_usable(truth).sum()) for truth, _, _ in used)
             size = math.sqrt(squares / max(1, count))
-            explains.append((0.0, abs(math.log2(max(size, 1e-300) / TYPICAL)), mode.mode))
+            unlike = not has_products and correlation.get(mode.mode, 1.0) < UNLIKE
+            explains.append((0.0, unlike, abs(math.log2(max(size, 1e-300) / TYPICAL)), mode.mode))
     best: str | None
     also: tuple[str, ...]
     if declared <= 1.0:
         best, recognised, also = "declared", True, ()
     elif explains:
-        # A recognised prediction beats a mere bound; then the mode whose errors are of the residual's size;
-        # among equals the finer mode comes first.
-        ranked = sorted(enumerate(explains), key=lambda item: (round(item[1][0], 3), item[1][1], item[0]))
-        names = [name for _, (_, _, name) in ranked]
-        best, recognised, also = names[0], ranked[0][1][0] < 0.0, tuple(names[1:])
+        # A recognised prediction beats a mere bound, and that a prediction that the residual does not follow;
+        # then comes the mode whose errors are of the residual's size, and among equals the finer one.
+        ranked = sorted(explains, key=lambda item: item[:3])
+        names = [name for *_, name in ranked]
+        best, recognised, also = names[0], ranked[0][0] < 0.0, tuple(names[1:])
     else:
         best, recognised, also = None, False, ()
     bits = _bits(evaluation, pairs)
