@@ -167,7 +167,7 @@ class Provenance:
             )
 
     def _later_calls(self, record: Record) -> list[Finding]:
-        """A call without a launch although an earlier call of the same instance had one."""
+        """A call without a launch although the first call of the same instance had one."""
         per_call = record.observation.facts.get("per_call", [])
         if not record.observation.ran:
             return []
@@ -181,8 +181,8 @@ class Provenance:
                 f"call {number} launched no kernel, call 0 launched {launched[0]}",
                 {"call": number},
             )
-            for number, count in enumerate(launched)
-            if count == 0 and record.probe.draws[record.probe.calls[number].draw].variant == "task"
+            for number, (call, count) in enumerate(zip(record.probe.calls, launched, strict=False))
+            if count == 0 and call.instance == 0 and record.probe.draws[call.draw].variant == "task"
         ][:1]
 
     def _found(self, record: Record, reason: Reason, actual: str, detail: dict[str, object]) -> Finding:
