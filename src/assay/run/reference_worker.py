@@ -307,8 +307,12 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     if header.get("modes"):
         shares = oracle.contributions(model, list(fed.args), dict(fed.kwargs), arithmetic=evaluation.arithmetic)
         evaluation = oracle.with_dominant(evaluation, shares)
-    outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, device),
-                                                 int(header["call_seed"]))
+    try:
+        outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, device),
+                                                     int(header["call_seed"]))
+    except RuntimeError as error:
+        # what only the real layout shows, such as writing in place to an expanded input
+        return {"raised": f"{type(error).__name__}: {error}"[:1000], "inputs": packed}, chunks
     description, tensors = codec.flatten(outputs)
     kept = [i for i, leaf in enumerate(evaluation.leaves) if leaf.kind not in ("scalar", "none")]
     leaves = [evaluation.leaves[i] for i in kept]
