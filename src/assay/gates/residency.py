@@ -62,9 +62,21 @@ class Residency:
                 problems.append(found(Reason.STRIDES, output.path, "contiguous", strides, Tier.VIOLATION))
         for path, value in truth.scalars.items():
             got = call.scalars.get(path)
-            if value is not None and got != value and not (value != value and got != got):
-                problems.append(found(Reason.STRUCTURE, path, value, got, Tier.WRONG))
+            if value is not None and not truth.random and not _equal(value, got, truth.numbers.get(path)):
+                reason = Reason.VALUE if isinstance(got, float) and isinstance(value, float) else Reason.STRUCTURE
+                problems.append(found(reason, path, value, got, Tier.WRONG))
         return problems
+
+
+def _equal(value: object, got: object, truth: tuple[float, float] | None) -> bool:
+    """Whether a plain number, or another plain value, is the reference's: exactly, or within its tolerance."""
+    if got == value or (value != value and got != got):
+        return True
+    if truth is None or not isinstance(got, float) or not isinstance(value, float):
+        return False
+    exact, tolerance = truth
+    # where the reference itself leaves the tolerance, the number decides nothing
+    return abs(got - exact) <= tolerance or not abs(value - exact) <= tolerance
 
 
 def _usual_layout(record: Record) -> bool:

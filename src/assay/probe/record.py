@@ -127,6 +127,7 @@ class Truth:
         strides: their strides as the task makes them.
         structure: nesting of the output.
         scalars: plain numbers in the output, by path.
+        numbers: float64 value and tolerance of those that are floating numbers, by path.
         paths: path of each output tensor.
         leaves: truth per output tensor.
         contiguous: per output tensor, whether the reference's was contiguous.
@@ -148,6 +149,7 @@ class Truth:
     strides: tuple[tuple[int, ...], ...] = ()
     structure: Any = None
     scalars: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, tuple[float, float]] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     leaves: tuple[LeafTruth, ...] = ()
     contiguous: tuple[bool, ...] = ()

@@ -220,7 +220,16 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         arithmetic=Arithmetic.from_json(header["arithmetic"]), modes=modes, gradients=gradients, cotangents=cotangents,
         requires_grad=tuple(header.get("requires_grad", ())),
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
+        numbers=_numbers(scalars(tree), header.get("numbers", [])),
     )
+
+
+def _numbers(found: dict[str, Any], truths: list[list[float]]) -> dict[str, tuple[float, float]]:
+    """Value and tolerance of each floating number by its path; nothing where they cannot be told apart."""
+    paths = [path for path, value in found.items() if isinstance(value, float)]
+    if len(paths) != len(truths):
+        return {}
+    return {path: (value, tolerance) for path, (value, tolerance) in zip(paths, truths, strict=True)}
 
 
 def _native_leaf(value: torch.Tensor) -> LeafTruth:

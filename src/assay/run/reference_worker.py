@@ -350,6 +350,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "random": evaluation.random if state.study is None else state.study.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
         "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
+        "numbers": [[float(leaf.y.real), float(leaf.tolerance.amax())] for leaf in evaluation.leaves
+                    if leaf.kind == "scalar" and leaf.dtype == "float"],
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
 
