@@ -18,6 +18,7 @@ from assay.errors import InputError
 from assay.gates import BATTERY, GATES, Context
 from assay.gates.base import single
 from assay.judging import is_blocking, make_report, rejects, visible
+from assay.oracle.cache import TruthCache, default_directory
 from assay.planning import (
     COMPILED_ELEMENTS,
     INTERPRETED_ELEMENTS,
@@ -35,6 +36,7 @@ from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
+from assay.run.sandbox import Level
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.task.facts import Study
 from assay.vocabulary import EffortTier
@@ -64,6 +66,7 @@ class Options:
         sandbox: `auto`, `strict` or `off`: how candidates are confined; None for the warm parent's own.
         patience: seconds that a call may always take before it counts as hung; the first gets six times that.
         lanes: candidate processes at a time.
+        cache: keep truths on disk, and take them from there, where candidates are confined from them.
     """
 
     device: str = "auto"
@@ -77,6 +80,7 @@ class Options:
     lanes: int = 2
     sandbox: str | None = None
     patience: float = 10.0
+    cache: bool = True
 
 
 @dataclass
@@ -134,15 +138,26 @@ def resolve_device(wanted: str) -> str:
     return "cpu"
 
 
+def _cache(options: Options, level: Level) -> TruthCache | None:
+    """Where truths are kept; None where a candidate could read or forge them."""
+    directory = default_directory() if options.cache else None
+    if directory is None:
+        return None
+    # another user may not open it; one of the same number sees the judge's home empty
+    out_of_reach = level.uid is not None or (level.full and directory.is_relative_to(Path.home()))
+    return TruthCache(directory) if out_of_reach else None
+
+
 def _verify(task: Task, candidate: Candidate, contract: Contract, options: Options, zygote: Zygote,
             progress: Progress, clock: _Clock) -> Report:
     device = resolve_device(options.device)
     progress("start", 0, 0)
     zygote.wait_ready()
     clock.start = time.monotonic() - clock.began
-    reference = ReferenceSession(zygote, task, numerics(contract), device=device)
+    level = zygote.level(options.sandbox)
+    reference = ReferenceSession(zygote, task, numerics(contract), device=device,
+                                 cache=_cache(options, level))
     limits = Limits(address_space=address_space(device))
-    zygote.level(options.sandbox)
     failures: list[Observation] = []
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": [task.path] if task.path else [],
                                    "failures": failures, "patience": options.patience}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from assay.contract.domain import Declared
 from assay.errors import InputError
 from assay.oracle import Arithmetic, LeafTruth, ModeTruth
+from assay.oracle.cache import TruthCache, key_of, machine, package_version
 from assay.oracle.truth import Kind
 from assay.probe.model import Draw
 from assay.probe.record import Truth
@@ -52,11 +54,14 @@ class ReferenceSession:
         numerics: options of `assay.oracle.arithmetic_for`.
         timeout: seconds for one evaluation.
         device: where the reference and its replay run, `cpu` or `cuda`.
+        cache: where truths are kept; None evaluates all of them. Live callables are never kept: their source
+            is not all they are.
     """
 
     def __init__(self, zygote: Zygote, task: Task, numerics: dict[str, Any] | None = None,
-                 timeout: float = 120.0, device: str = "cpu") -> None:
+                 timeout: float = 120.0, device: str = "cpu", cache: TruthCache | None = None) -> None:
         self._device = device
+        self._cache = cache if task.handle is None else None
         self._zygote, self._task, self._timeout = zygote, task, timeout
         self.numerics = numerics or {}
         self._worker: Worker | None = None
@@ -142,16 +147,24 @@ class ReferenceSession:
 
     def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
               parameters: int = 0, grad: str = "", modes: bool = False,
-              buffers: tuple[str, ...] = ()) -> Truth:
+              buffers: tuple[str, ...] = (), backward: dict[str, Any] | None = None) -> Truth:
         """The reference on one draw; never raises for what the reference does there.
 
         With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser
         than the declared one would do. With `buffers`, the outputs are a list of the reference's own and the
-        named buffers as the call leaves them.
+        named buffers as the call leaves them. `backward` says what else of the probe shapes the gradients:
+        `steps` (see `assay.probe.backward`), `tie` (two inputs that are one tensor), `eval` (the mode),
+        `follow` (`train` or `second`, see `assay.run.training`).
         """
         request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
                    "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
-                   "parameters": parameters, "modes": modes, "buffers": list(buffers)}
+                   "parameters": parameters, "modes": modes, "buffers": list(buffers),
+                   **(backward or {})}
+        key = self._key(request) if self._cache is not None else ""
+        kept = self._cache.get(key) if self._cache is not None else None
+        if kept is not None:
+            with contextlib.suppress(codec.CodecError, KeyError, TypeError, ValueError):
+                return _read_truth(kept[0], memoryview(kept[1]))
         try:
             header, view = self._request(request)
         except InputError as error:
@@ -164,7 +177,17 @@ class ReferenceSession:
             return Truth(status="inapplicable", text=str(header["inapplicable"]))
         if "raised" in header:
             return Truth(status="raised", text=str(header["raised"]))
+        if self._cache is not None:
+            self._cache.put(key, header, [view])
         return _read_truth(header, view)
+
+    def _key(self, request: dict[str, Any]) -> str:
+        """Everything that the answer to a request for a truth depends on, hashed."""
+        inputs = [] if self._study is None else [i.model_dump(mode="json") for i in self._study.tensor_inputs()]
+        declared = {str(i): clause.model_dump(mode="json") for i, clause in self._declared.items()}
+        random = None if self._study is None else self._study.random
+        return key_of(package_version(), machine(self._device), self._device, self._task.digest, inputs, declared,
+                      random, request)
 
     def screen(self, seed: int, dtype: str | None, *, private: bool) -> ScreenTrialInputs:
         """One trial of the screen, on one model that lives for as long as this session's worker.
@@ -204,12 +227,13 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         LeafTruth.from_parts(meta, {name: next(source) for name in names})
         for meta, names in zip(header["leaves"], header["names"], strict=True)
     )
+    modes = tuple(ModeTruth.from_parts(meta, {n: next(source) for n in names})
+                  for meta, names in header.get("modes", []))
     gradients: dict[str, LeafTruth] = {}
     for name, meta, names in header.get("gradients", []):
         gradients[name] = LeafTruth.from_parts(meta, {n: next(source) for n in names})
     cotangents = tuple(next(source) for _ in range(header.get("cotangents", 0)))
-    modes = tuple(ModeTruth.from_parts(meta, {n: next(source) for n in names})
-                  for meta, names in header.get("modes", []))
+    nan = {name: next(source) for name in header.get("nan", [])}
     tree = header["output"]["tree"]
     return Truth(
         status="ok", tree=header["inputs"]["tree"], inputs=tuple(inputs),
@@ -219,6 +243,7 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         unmodelled=tuple(header["unmodelled"]), ops=dict(header["ops"]),
         arithmetic=Arithmetic.from_json(header["arithmetic"]), modes=modes, gradients=gradients, cotangents=cotangents,
         requires_grad=tuple(header.get("requires_grad", ())),
+        backward_refused=tuple(header.get("refused", ())), gradient_nan=nan,
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
         numbers=_numbers(scalars(tree), header.get("numbers", [])),
     )
