@@ -106,6 +106,11 @@ class Reason(StrEnum):
     GRADIENT_SHAPE = "gradient_shape"
     GRADIENT_DTYPE = "gradient_dtype"
     GRADIENT_RAISED = "gradient_raised"
+    GRADIENT_NOT_ACCUMULATED = "gradient_not_accumulated"
+    GRADIENT_NOT_REPEATABLE = "gradient_not_repeatable"
+    GRADIENT_LAYOUT = "gradient_layout"
+    GRADIENT_BATCH_COUPLED = "gradient_batch_coupled"
+    SAVED_TENSOR_CHANGED = "saved_tensor_changed"
     # resources
     SHARED_MEMORY = "shared_memory"
     TENSOR_MEMORY = "tensor_memory"
