@@ -9,7 +9,6 @@ import pytest
 
 from assay.run.process import Zygote
 
-
 # no test reads what another run left
 os.environ["ASSAY_CACHE_DIR"] = ""
 
