@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.gates.base import Context, Verdict, distinct, own
 from assay.gates.numbers import first_difference, same_bits, shown
+from assay.gates.steadiness import explained_by_rounding, repeats
 from assay.probe import sizes
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
@@ -71,10 +72,11 @@ class Bounds:
                     )
             verdict.findings += self._attested(record)
         mine = own(self, records)
-        steady = _steady([r for r in mine if r.probe.kind == "padding"])
+        steady = repeats([r for r in records if r.probe.kind in ("padding", "repeat", "stream")])
         for kind in dict.fromkeys(r.probe.kind for r in mine):
-            if steady:
-                verdict.findings += self._paddings([r for r in mine if r.probe.kind == kind])
+            pair = [r for r in mine if r.probe.kind == kind]
+            if steady and not explained_by_rounding(ctx, pair):
+                verdict.findings += self._paddings(pair)
         verdict.findings = distinct(verdict.findings)
         return verdict
 
@@ -155,19 +157,6 @@ class Bounds:
             probe=record.probe.id,
             attested_by="worker" if by_worker else "judge",
         )
-
-
-def _steady(records: Sequence[Record]) -> bool:
-    """True when the candidate repeats itself; otherwise the padding would explain nothing."""
-    return (
-        len(records) == 2
-        and all(r.comparable and len(r.observation.calls) > 1 for r in records)
-        and all(
-            same_bits(a.tensor, b.tensor)
-            for r in records
-            for a, b in zip(r.observation.calls[0].outputs, r.observation.calls[1].outputs, strict=False)
-        )
-    )
 
 
 def _far(distance: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import first_difference, same_bits, shown
+from assay.gates.steadiness import explained_by_rounding, repeats
 from assay.probe import sizes, values
 from assay.probe.model import Draw, Probe
 from assay.probe.record import FAULTS, CallResult, Record
@@ -87,16 +88,17 @@ class Initialization:
         for record in own(self, records):
             pairs.setdefault(record.probe.kind, []).append(record)
         control = [*pairs.pop("control", []), *pairs.get("draw", [])[:1]]
-        if len(control) == 2 and all(r.observation.ran for r in control) and _differs(*control) is not None:
+        restless = len(control) == 2 and all(r.observation.ran for r in control) and _differs(*control) is not None
+        if restless or not repeats([r for r in records if r.probe.kind in ("padding", "repeat", "stream")]):
             for pair in pairs.values():
                 verdict.undecided[Reason.NOT_REPEATABLE] += len(pair)
             return verdict
         for pair in pairs.values():
-            self._pair(pair, verdict)
+            self._pair(ctx, pair, verdict)
         verdict.findings = distinct(verdict.findings)
         return verdict
 
-    def _pair(self, pair: list[Record], verdict: Verdict) -> None:
+    def _pair(self, ctx: Context, pair: list[Record], verdict: Verdict) -> None:
         reasons = [r for r in map(undecided_reason, pair) if r is not None]
         if reasons or len(pair) != 2:
             verdict.undecided[reasons[0] if reasons else Reason.BUDGET] += len(pair)
@@ -124,7 +126,7 @@ class Initialization:
             )
             return
         found = _differs(*pair)
-        if found is None:
+        if found is None or explained_by_rounding(ctx, pair):
             return
         path, index, one, two, count = found
         verdict.findings.append(
