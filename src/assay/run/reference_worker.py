@@ -350,8 +350,9 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "random": evaluation.random if state.study is None else state.study.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
         "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
-        "numbers": [[float(leaf.y.real), float(leaf.tolerance.amax())] for leaf in evaluation.leaves
-                    if leaf.kind == "scalar" and leaf.dtype == "float"],
+        # a number read off a tensor keeps no trace of its dtype, and so cannot be known to be exact
+        "numbers": [[float(leaf.y.real), float(dataclasses.replace(leaf, exact=False).tolerance.amax())]
+                    for leaf in evaluation.leaves if leaf.kind == "scalar" and leaf.dtype == "float"],
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
 
