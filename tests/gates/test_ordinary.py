@@ -84,3 +84,36 @@ def test_a_kernel_that_is_wrong_everywhere_accuses_no_size_layout_or_nan(judged)
     outcomes = {gate.slug: gate.outcome.value for gate in report.gates}
     assert outcomes == {"values": "fail", "shapes": "inconclusive", "nonfinite": "inconclusive",
                         "residency": "pass", "layouts": "inconclusive"}
+
+
+NUMBERS = """
+import torch
+import torch.nn as nn
+
+ROWS = 6
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2, x.sum().item(), {"rows": x.shape[0], "mean": float(x.mean())}
+
+
+def get_inputs():
+    return [torch.randn(ROWS, 37)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [
+    ("x.sum().item()", "x.sum(0).sum().item()", {}),
+    ("float(x.mean())", "1.001 * float(x.mean())", {"2.mean": "value"}),
+    ("x.shape[0]", "x.shape[0] + 1", {"2.rows": "structure"}),
+])
+def test_plain_numbers_are_held_to_their_own_tolerance(zygote: Zygote, old, new, expected):
+    candidate = NUMBERS.replace("class Model", "class ModelNew").replace(old, new)
+    options = Options(device="cpu", tier=EffortTier.QUICK, only=("values", "residency"), seed=4, lanes=1)
+    report = verify_task(parse_task(NUMBERS), parse_candidate(candidate), options=options, zygote=zygote)
+    assert {f.output: f.reason.value for f in report.findings} == expected
