@@ -41,6 +41,15 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """Gradients after one more backward pass over the same graph."""
+
+    name: str
+    inputs: tuple[torch.Tensor | None, ...]
+    parameters: dict[str, torch.Tensor | None]
+
+
+@dataclass(frozen=True)
 class CallResult:
     """What one call returned.
 
@@ -52,6 +61,7 @@ class CallResult:
         input_grads: per tensor input, its gradient or None; None when no backward ran.
         parameter_grads: by the reference's parameter name.
         claims: per output tensor, whether it required grad.
+        further: gradients of the backward passes after the first.
     """
 
     structure: Any
@@ -61,6 +71,7 @@ class CallResult:
     input_grads: tuple[torch.Tensor | None, ...] | None = None
     parameter_grads: dict[str, torch.Tensor | None] = field(default_factory=dict)
     claims: tuple[bool, ...] = ()
+    further: tuple[Pass, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,8 @@ class Truth:
         modes: what each coarser arithmetic would do, where the probe's condition `modes:1` asked for it.
         gradients: truth of the gradients, by `input:K` or parameter name, when asked for.
         cotangents: the grad_outputs used for them.
+        backward_refused: backward steps that the reference itself cannot take, as `STEP/PASS`.
+        gradient_nan: by gradient, 1 where a NaN in place of the nonzero grad_outputs arrives in the reference's.
         requires_grad: per output tensor, whether the reference's carries a gradient when every input asks for one.
         seconds: time of one native forward.
     """
@@ -161,6 +174,8 @@ class Truth:
     gradients: dict[str, LeafTruth] = field(default_factory=dict)
     cotangents: tuple[torch.Tensor, ...] = ()
     requires_grad: tuple[bool, ...] = ()
+    backward_refused: tuple[str, ...] = ()
+    gradient_nan: dict[str, torch.Tensor] = field(default_factory=dict)
     aliases: tuple[int, ...] = ()
     mutated: tuple[int, ...] = ()
     state_changes: bool = False

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from assay.probe.backward import PASSES
 from assay.probe.layouts import Placement, as_made, place
 from assay.probe.model import Probe
 from assay.probe.record import MemoryEvent, Observation, Truth
@@ -120,6 +121,8 @@ class CandidateSession:
                       if leaf.native is not None)
         limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
             t.numel() * t.element_size() for truth in truths for t in truth.inputs))
+        if probe.grad:
+            limit *= 1 + len(PASSES)
         began = time.monotonic()
         answer = worker.request(header, chunks, timeout=min(timeout, left), payload_limit=limit)
         if isinstance(answer, Death):

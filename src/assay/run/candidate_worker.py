@@ -23,7 +23,8 @@ from typing import Any
 
 import torch
 
-from assay.run import bait, codec, integrity, tiled, weights, wire
+from assay.probe.backward import parsed
+from assay.run import backward, bait, codec, integrity, tiled, weights, wire
 from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
@@ -236,6 +237,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     reply: dict[str, Any] = {"calls": calls}
     ranges: dict[str, list[list[int]]] = {}
     shared: list[list[int]] = []
+    stage: list[str] = []
     tools = Instruments(header.get("conditions") or {}, state.emulation)
     try:
         with tools:
@@ -288,7 +290,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                 if busy and call["storage"] == "overwrite":
                     outputs, gradients = _behind_busy_stream(model, args, kwargs, previous, staged), None
                 else:
-                    outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found)
+                    outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found, stage,
+                                               len(calls))
             if state.device != "cpu":
                 torch.cuda.synchronize()
             seconds = clock() - started
@@ -317,7 +320,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     except SystemExit:
         raise
     except BaseException as error:
-        reply["error"] = describe(error, phase)
+        reply["error"] = describe(error, "/".join([phase, *stage[-1:]]))
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
     reply["facts"] = {**_facts(state), **tools.facts(), "inputs": ranges, "parameters": shared}
@@ -406,8 +409,9 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.Tensor], header: dict[str, Any],
-          cotangents: list[torch.Tensor], found: weights.WeightMatch) -> tuple[Any, Any]:
-    """One forward, and its backward when asked; (outputs, gradients or None)."""
+          cotangents: list[torch.Tensor], found: weights.WeightMatch, stage: list[str],
+          number: int) -> tuple[Any, Any]:
+    """One forward, and its backward passes when asked; (outputs, gradients or None)."""
     # bait in this frame: a kernel never looks here
     reference, expected = state.bait, torch.zeros(1)
     if not header.get("grad"):
@@ -415,34 +419,24 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
             outputs = model(*args, **kwargs)
         del reference, expected
         return outputs, None
-    for tensor in inputs:
-        if tensor.is_floating_point() or tensor.is_complex():
-            tensor.requires_grad_(True)
-            tensor.grad = None
-    outputs = model(*args, **kwargs)
+    conditions = header.get("conditions") or {}
+    if "tie" in conditions:
+        first, second = (int(i) for i in conditions["tie"].split(","))
+        inputs = [inputs[first] if i == second else t for i, t in enumerate(inputs)]
+        args, kwargs = codec.unflatten(header["calls"][number]["tree"], inputs)
+    if conditions.get("mode") == "eval" and isinstance(model, torch.nn.Module):
+        model.eval()
+    steps = parsed(str(conditions.get("backward", "")))
+    taken = backward.follow(conditions.get("follow", ""), steps[min(number, len(steps) - 1)],
+                            lambda: model(*args, **kwargs), inputs, _answering(model, found), cotangents, stage)
     del reference, expected
-    _, leaves = codec.flatten(outputs)
-    kind = str((header.get("conditions") or {}).get("cotangent", "normal"))
-    claimed = [(leaf, _laid_out(c, kind).to(leaf.device)) for leaf, c in zip(leaves, cotangents, strict=False)
-               if leaf.requires_grad and leaf.shape == c.shape]
-    if claimed:
-        torch.autograd.backward([leaf for leaf, _ in claimed], [c for _, c in claimed])
+    return taken
+
+
+def _answering(model: Any, found: weights.WeightMatch) -> dict[str, torch.Tensor]:
+    """The candidate's parameters and buffers by the reference's names."""
     names = weights.named_state(model)
-    gradients = {
-        "inputs": [t.grad for t in inputs],
-        "parameters": {theirs: names[ours].grad for theirs, ours in found.pairs.items() if ours in names},
-        "claims": [bool(leaf.requires_grad) for leaf in leaves],
-    }
-    return outputs, gradients
-
-
-def _laid_out(cotangent: torch.Tensor, kind: str) -> torch.Tensor:
-    """A cotangent as autograd hands it out: expanded from one element by a sum, or with strides of its own."""
-    if kind == "ones" and cotangent.numel():
-        return cotangent.reshape(-1)[:1].reshape(()).expand(cotangent.shape)
-    if kind == "strided" and cotangent.dim() >= 2:
-        return cotangent.transpose(-1, -2).contiguous().transpose(-1, -2)
-    return cotangent
+    return {theirs: names[ours] for theirs, ours in found.pairs.items() if ours in names}
 
 
 def _device_lost() -> bool:

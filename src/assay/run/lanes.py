@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from assay.errors import InputError
 from assay.probe.model import Probe
@@ -99,7 +100,9 @@ class Run:
         draw = probe.draws[index]
         call_seed = _call_seed(self.seed, "reference", draw.seed)
         parameters = probe.parameters if draw.parameters is None else draw.parameters
-        key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{probe.grad}"
+        key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{_cotangent(probe)}"
+        backward = _backward(probe)
+        key += f"/{sorted(backward.items())}"
         modes = "modes:1" in probe.conditions
         key += "/modes" if modes else ""
         buffers = next((c.removeprefix("state:") for c in probe.conditions if c.startswith("state:")), "")
@@ -107,7 +110,8 @@ class Run:
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
                                          parameters=parameters, grad=_cotangent(probe), modes=modes,
-                                         buffers=tuple(buffers.split(",")) if buffers else ())
+                                         buffers=tuple(buffers.split(",")) if buffers else (),
+                                         backward=backward)
             if len(self.truth_cache) > 8:
                 self.truth_cache.pop(next(iter(self.truth_cache)))
             self.truth_cache[key] = truth
@@ -237,8 +241,22 @@ def _cotangent(probe: Probe) -> str:
     """Kind of cotangent that a probe's backward starts from; empty when it has none."""
     if not probe.grad:
         return ""
-    named = next((c.removeprefix("cotangent:") for c in probe.conditions if c.startswith("cotangent:")), "normal")
-    return "normal" if named == "strided" else named
+    return next((c.removeprefix("cotangent:") for c in probe.conditions if c.startswith("cotangent:")), "normal")
+
+
+def _backward(probe: Probe) -> dict[str, Any]:
+    """What else of a probe shapes the reference's gradients."""
+    conditions = dict(c.split(":", 1) for c in probe.conditions if ":" in c)
+    found: dict[str, Any] = {}
+    if probe.grad and "backward" in conditions:
+        found["steps"] = conditions["backward"]
+    if "tie" in conditions:
+        found["tie"] = [int(i) for i in conditions["tie"].split(",")]
+    if conditions.get("mode") == "eval":
+        found["eval"] = True
+    if "follow" in conditions:
+        found["follow"] = conditions["follow"]
+    return found
 
 
 def _unanswered(probe: Probe, text: str) -> Record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import socket
 import time
 from collections import OrderedDict
@@ -11,9 +12,10 @@ from typing import Any
 
 import torch
 
+from assay.probe.backward import parsed
 from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw
-from assay.run import codec, wire
+from assay.run import backward, codec, training, wire
 from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
 from assay.task.tree import Arguments
@@ -292,8 +294,15 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         return {"inapplicable": "the layout says nothing new for these shapes"}, []
     device = state.device_for(arguments.tensors())
     model = _model(instance, int(header.get("parameters", 0)), dtype, device)
+    if header.get("eval") and isinstance(model, torch.nn.Module):
+        model = copy.deepcopy(model).eval()
     if header.get("buffers"):
         model = _WithBuffers(model, header["buffers"])
+    targets: list[torch.Tensor] = []
+    if header.get("follow") == "train":
+        plain = _native(state, model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))[0]
+        targets = _handed(plain, int(header["call_seed"]), "normal")
+        model = training.Trained(model, [t.to(device) for t in targets], backward.TRAINING_STEPS)
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
     fed = _arranged(arguments, draw.layouts, device)
@@ -333,17 +342,38 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     gradients: list[Any] = []
     handed: list[torch.Tensor] = []
     requires: list[bool] = []
-    if header.get("grad"):
-        requires = _requires_grad(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
-        found, handed = _gradients(model, _arranged(arguments, draw.layouts, device), evaluation.arithmetic, outputs,
-                                   int(header["call_seed"]), str(header["grad"]))
+    refused: list[str] = []
+    masks: dict[str, torch.Tensor] = {}
+    if header.get("follow") == "train":
+        handed = targets
+        flat += handed
+    elif header.get("grad"):
+        def again() -> Any:
+            return _tied(_arranged(arguments, draw.layouts, device), header.get("tie"))
+
+        seed, kind = int(header["call_seed"]), str(header["grad"])
+        requires = _requires_grad(model, again(), seed)
+        found: dict[str, Any] = {}
+        if any(requires):
+            handed = _handed(outputs, seed, kind)
+            if header.get("follow") == "second":
+                try:
+                    found, beyond = _second(model, again(), evaluation.arithmetic, handed, seed)
+                except RuntimeError as error:
+                    return {"inapplicable": f"the reference has no second derivative: {error}"[:300]}, []
+                handed += beyond
+            else:
+                found = _gradients(model, again(), evaluation.arithmetic, seed, kind)
+                refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed)
         for name, leaf in found.items():
             meta, parts = leaf.to_parts()
             gradients.append([name, meta, list(parts)])
             flat += parts.values()
         flat += handed
+        flat += masks.values()
     reply: dict[str, Any] = {
         "gradients": gradients, "cotangents": len(handed), "requires_grad": requires,
+        "refused": refused, "nan": list(masks),
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
@@ -372,12 +402,67 @@ def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
         return []
 
 
-def _gradients(model: Any, fed: Any, arithmetic: Any, outputs: Any, seed: int,
-               kind: str) -> tuple[dict[str, Any], list[torch.Tensor]]:
-    """Truth of every gradient by `input:POSITION` or `parameter:NAME`, and the gradients fed to the outputs.
+def _tied(arguments: Any, pair: Any) -> Any:
+    """The arguments with one tensor passed for two of them."""
+    if not pair:
+        return arguments
+    kept = arguments.tensors()[pair[0]]
+    return arguments.map_tensors(lambda position, tensor: kept if position == pair[1] else tensor)
 
-    The latter come one per output tensor, empty for those that take none.
+
+def _handed(outputs: Any, seed: int, kind: str) -> list[torch.Tensor]:
+    """The gradients fed to the outputs: one per output tensor, empty for those that take none."""
+    from torch.utils import _pytree as pytree
+
+    from assay import oracle
+
+    flat = pytree.tree_leaves(outputs, is_leaf=lambda v: v is None)
+    return [torch.zeros(0) if g is None else g.cpu()
+            for v, g in zip(flat, oracle.cotangents(outputs, seed, kind), strict=True)
+            if isinstance(v, torch.Tensor)]
+
+
+def _second(model: Any, fed: Any, arithmetic: Any, handed: list[torch.Tensor],
+            seed: int) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    """Truth of the gradients of the gradients, and what is fed to the latter, inputs first."""
+    wrapped = training.FirstGradient(model, handed)
+    found = _gradients(wrapped, fed, arithmetic, seed, "normal")
+    named = {name.replace("parameter:model.", "parameter:", 1): leaf for name, leaf in found.items()}
+    leaves = [t.detach().requires_grad_() for t in fed.tensors() if t.is_floating_point() or t.is_complex()]
+    trained = [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
+    return named, _handed([*leaves, *trained], seed, "normal")
+
+
+def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
+           seed: int) -> tuple[list[str], dict[str, torch.Tensor]]:
+    """Steps that the reference itself cannot take, as `STEP/PASS`, and where a NaN grad_output puts NaN.
+
+    The latter by the names of the gradients: 1 where a NaN arrives, else 0.
     """
+    refused: list[str] = []
+    masks: dict[str, torch.Tensor] = {}
+    for number, step in enumerate(parsed(text)):
+        own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+        fed = make()
+        parameters = dict(own.named_parameters()) if isinstance(own, torch.nn.Module) else {}
+        stage: list[str] = []
+        torch.manual_seed(seed)
+        try:
+            _, taken = backward.take(step, functools.partial(own, *fed.args, **fed.kwargs), fed.tensors(),
+                                     parameters, handed, stage)
+        except Exception:
+            refused.append(f"{number}/{stage[-1] if stage else 'forward'}")
+            continue
+        for name, inputs, trained in taken["further"]:
+            if name == "nan":
+                named = {f"input:{i}": g for i, g in enumerate(inputs)}
+                named |= {f"parameter:{n}": g for n, g in trained.items()}
+                masks |= {n: torch.isnan(g).to(torch.uint8).cpu() for n, g in named.items() if g is not None}
+    return refused, masks
+
+
+def _gradients(model: Any, fed: Any, arithmetic: Any, seed: int, kind: str) -> dict[str, Any]:
+    """Truth of every gradient by `input:POSITION` or `parameter:NAME`."""
     from torch.utils import _pytree as pytree
 
     from assay import oracle
@@ -391,11 +476,7 @@ def _gradients(model: Any, fed: Any, arithmetic: Any, outputs: Any, seed: int,
         kind_of, _, which = name.partition(" ")
         is_input = kind_of == "input" and which.isdigit() and int(which) in position
         found[f"input:{position[int(which)]}" if is_input else f"parameter:{name}"] = leaf
-    flat = pytree.tree_leaves(outputs, is_leaf=lambda v: v is None)
-    handed = [torch.zeros(0) if g is None else g.cpu()
-              for v, g in zip(flat, oracle.cotangents(outputs, seed, kind), strict=True)
-              if isinstance(v, torch.Tensor)]
-    return found, handed
+    return found
 
 
 def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from assay.probe.record import CallResult, Output
+from assay.probe.record import CallResult, Output, Pass
 from assay.run import codec
 
 TEXT = 2000
@@ -109,10 +109,13 @@ def call_result(record: Any, view: memoryview, used: int, most: float) -> tuple[
         used += count
         tree = codec.unflatten(record["gradients"]["tree"], grads)
         inputs, parameters = tuple(tree["inputs"]), dict(tree["parameters"])
-        if not all(g is None or isinstance(g, torch.Tensor) for g in (*inputs, *parameters.values())):
+        further = tuple(Pass(printable(name, 40), tuple(theirs), {str(k): v for k, v in dict(trained).items()})
+                        for name, theirs, trained in tree["further"])
+        every = [*inputs, *parameters.values(), *(g for p in further for g in (*p.inputs, *p.parameters.values()))]
+        if not all(g is None or isinstance(g, torch.Tensor) for g in every):
             raise codec.CodecError("a gradient that is no tensor")
         extra = {"input_grads": inputs, "parameter_grads": {str(k): v for k, v in parameters.items()},
-                 "claims": tuple(bool(c) for c in tree["claims"])}
+                 "claims": tuple(bool(c) for c in tree["claims"]), "further": further}
     return CallResult(codec.skeleton(part["tree"]), scalars(part["tree"]), outputs,
                       seconds(record["seconds"], most), **extra), used
 
