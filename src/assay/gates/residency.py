@@ -63,8 +63,11 @@ class Residency:
         for path, value in truth.scalars.items():
             got = call.scalars.get(path)
             if value is not None and not truth.random and not _equal(value, got, truth.numbers.get(path)):
-                reason = Reason.VALUE if isinstance(got, float) and isinstance(value, float) else Reason.STRUCTURE
-                problems.append(found(reason, path, value, got, Tier.WRONG))
+                problem = found(Reason.STRUCTURE, path, value, got, Tier.WRONG)
+                if isinstance(got, float) and isinstance(value, float):
+                    measured = {"reason": Reason.VALUE, "tolerance_free": False}
+                    problem = problem.model_copy(update=measured)
+                problems.append(problem)
         return problems
 
 
