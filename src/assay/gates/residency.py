@@ -72,7 +72,7 @@ class Residency:
 
 
 def _equal(value: object, got: object, truth: tuple[float, float] | None) -> bool:
-    """Whether a plain number, or another plain value, is the reference's: exactly, or within its tolerance."""
+    """Whether a plain value is the reference's: exactly, or, for a number, within its tolerance."""
     if got == value or (value != value and got != got):
         return True
     if truth is None or not isinstance(got, float) or not isinstance(value, float):
