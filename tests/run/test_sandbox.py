@@ -151,7 +151,8 @@ def test_no_privilege_is_left_nor_can_be_gained(zygote: Zygote) -> None:
     found = inside(zygote, TRY + """
 import ctypes, os
 status = dict(line.rstrip().split(":", 1) for line in open("/proc/self/status"))
-found["status"] = {k: status[k].strip() for k in ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb", "NoNewPrivs")}
+names = ("CapEff", "CapPrm", "CapInh", "CapBnd", "CapAmb", "NoNewPrivs")
+found["status"] = {name: status[name].strip() for name in names}
 libc = ctypes.CDLL(None, use_errno=True)
 found["unshare"] = libc.unshare(0x10000000)
 found["mount"] = libc.mount(b"none", b"/tmp", b"tmpfs", 0, None)
@@ -230,8 +231,8 @@ def test_an_unprivileged_user_is_confined_too() -> None:
             "import sandbox\n"
             "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
             "print(json.dumps(dataclasses.asdict(sandbox._measure(('/usr',)))))\n")
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60,
-                          check=True)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True,
+                          timeout=60, check=True)
     level = json.loads(done.stdout)
     limit = Path("/proc/sys/user/max_user_namespaces")
     if limit.exists() and limit.read_text().strip() != "0" and sandbox.level().full:

@@ -89,11 +89,11 @@ class FrameReader:
         """
         if self._header is None:
             self._take(self._prefix, _PREFIX.size)
+            if not MAGIC.startswith(self._prefix[:len(MAGIC)]):
+                raise WireFault("magic", "the peer did not send a frame")
             if len(self._prefix) < _PREFIX.size:
                 return None
-            magic, header_size, payload_size = _PREFIX.unpack(self._prefix)
-            if magic != MAGIC:
-                raise WireFault("magic", "the peer did not send a frame")
+            _, header_size, payload_size = _PREFIX.unpack(self._prefix)
             if header_size > self.header_limit or payload_size > self.payload_limit:
                 raise WireFault("size", f"frame of {header_size} + {payload_size} bytes is over the limit")
             if header_size == 0:
