@@ -12,7 +12,7 @@ import typer
 from assay.errors import InputError
 
 if TYPE_CHECKING:
-    from assay.contract.infer import InferredContract
+    from assay.contract.inference import InferredContract
     from assay.contract.model import Contract
     from assay.report.model import Report
     from assay.task import Task
@@ -34,7 +34,7 @@ class Redact(StrEnum):
 
 def inferred_from(task: Task) -> InferredContract:
     """Study a task in a worker of its own, and infer its contract. Raises InputError."""
-    from assay.contract.infer import infer
+    from assay.contract.inference import infer
     from assay.run.process import Zygote
     from assay.run.reference import ReferenceFailed, ReferenceSession
 
@@ -99,7 +99,7 @@ def differences(written: Contract, inferred: Contract, where: str) -> list[str]:
     Raises:
         InputError: it names a size or an input that the task has not got.
     """
-    from assay.contract.infer import merge
+    from assay.contract.inference import merge
 
     for table in ("sizes", "inputs", "parameters"):
         known = getattr(inferred.domain, table)
@@ -139,7 +139,7 @@ def prompt(
     entry: Annotated[str, typer.Option(help="Name of the reference class.")] = "Model",
 ) -> None:
     """Print the contract as instructions for a writer of kernels, or a verdict as feedback to them."""
-    from assay.contract.infer import merge
+    from assay.contract.inference import merge
     from assay.contract.model import Contract
     from assay.contract.prompt import feedback, instructions
     from assay.task import load_task

@@ -7,7 +7,7 @@ import math
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from assay.contract.infer import RANGE_TRAITS, claims, name_of
+from assay.contract.inference import RANGE_TRAITS, claims, name_of
 from assay.contract.model import Contract, InputDomain, SizeDomain
 from assay.errors import InputError
 from assay.probe.structure import Structure, Trait

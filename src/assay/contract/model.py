@@ -11,8 +11,6 @@ from typing import Any, Literal, Self, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from assay.errors import InputError
-from assay.probe.layouts import LAYOUTS
-from assay.probe.structure import Trait
 
 CONTRACT_VERSION: Literal[1] = 1
 
@@ -47,10 +45,6 @@ class SizeDomain(Clause):
     """Sizes that always take the same value as this one."""
 
 
-STRUCTURES: tuple[str, ...] = get_args(Trait)
-"""Every structure that a clause may name."""
-
-
 class InputDomain(Clause):
     """What one tensor input may be."""
 
@@ -75,12 +69,17 @@ class InputDomain(Clause):
     @field_validator("structure")
     @classmethod
     def _known_structure(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return _known(value, STRUCTURES, "structure")
+        # imported on use, as both need torch
+        from assay.probe.structure import Trait
+
+        return _known(value, get_args(Trait), "structure") if value else value
 
     @field_validator("layouts")
     @classmethod
     def _known_layout(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return _known(value, LAYOUTS, "layout")
+        from assay.probe.layouts import LAYOUTS
+
+        return _known(value, LAYOUTS, "layout") if value else value
 
 
 class ParameterDomain(Clause):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from assay.contract.infer import InferredContract
+from assay.contract.inference import InferredContract
 from assay.contract.model import Contract, InputDomain, SizeDomain
 from assay.report.model import Finding, Report
 from assay.vocabulary import Label, Outcome, Tier

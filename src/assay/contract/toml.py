@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.contract.infer import InferredContract
+from assay.contract.inference import InferredContract
 from assay.contract.model import Contract
 
 _BARE = re.compile(r"^[A-Za-z0-9_-]+$")

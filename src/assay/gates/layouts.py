@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.contract.infer import name_of
+from assay.contract.inference import name_of
 from assay.gates.base import Context, Verdict, distinct, own, single
 from assay.gates.ordinary import judge_record, wrong_plainly
 from assay.probe.layouts import LAYOUTS, place
