@@ -355,15 +355,19 @@ def _add(
             torch.view_as_real(versions.resolve_conj()),
             torch.view_as_real(exact.resolve_conj()),
         )
-    deviation = versions - exact
-    square = torch.linalg.vector_norm(deviation, dim=0).square_() if not keep else deviation.square().sum(0)
+    square = torch.zeros_like(exact)
+    for version in versions:
+        # Run by run: a temporary as large as the stack would cost more than the arithmetic.
+        deviation = version - exact
+        square.addcmul_(deviation, deviation)
     if not bool(torch.isfinite(square).all()):
         total.changed |= (classes(versions) != classes(exact)).any(0)
-        deviation = torch.nan_to_num(deviation, nan=0.0, posinf=0.0, neginf=0.0)
-        square = deviation.square().sum(0)
+        finite = torch.nan_to_num(versions - exact, nan=0.0, posinf=0.0, neginf=0.0)
+        square = finite.square().sum(0)
     total.square += square / gain**2
     if keep:
-        total.sizes.append(deviation.abs() / gain)
+        sizes = torch.nan_to_num(versions - exact, nan=0.0, posinf=0.0, neginf=0.0)
+        total.sizes.append(sizes.abs() / gain)
 
 
 def _kind(value: Any) -> Kind:
