@@ -271,8 +271,15 @@ def furnish(chosen: Box, directory: str) -> None:
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC,
            "" if chosen.uid is None else "hidepid=2")
     _set_attributes("/", _AT_RECURSIVE, add=_ATTR_RDONLY | _ATTR_NOSUID)
-    for path in writable:
+    for path in (*writable, *_device_mounts()):
         _set_attributes(path, 0, remove=_ATTR_RDONLY)
+
+
+def _device_mounts() -> tuple[str, ...]:
+    """Mounts that the GPU driver has to find writable to start; nobody but root can write there anyway."""
+    if not os.path.exists("/dev/nvidiactl"):
+        return ()
+    return tuple(path for path in ("/dev", "/sys", "/proc") if os.path.ismount(path))
 
 
 def _outermost(paths: Sequence[str]) -> list[str]:
@@ -405,6 +412,7 @@ def _inside(chosen: Box, write: int) -> None:
                         file.write("1")
                 for path in chosen.keep:
                     os.listdir(path) if os.path.isdir(path) else os.stat(path)
+                _start_driver()
                 os._exit(0)
             except BaseException as error:
                 os.write(write, f"{error}; ".encode())
@@ -414,6 +422,17 @@ def _inside(chosen: Box, write: int) -> None:
     except BaseException as error:
         os.write(write, f"{error}; ".encode())
         os._exit(1)
+
+
+def _start_driver() -> None:
+    """Start the GPU driver where there is one. Raises OSError when it does not start."""
+    if not os.path.exists("/dev/nvidiactl"):
+        return
+    with suppress(OSError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        status = int(driver.cuInit(0))
+        if status:
+            raise RuntimeError(f"the GPU driver does not start there ({status})")
 
 
 def _measure(keep: tuple[str, ...]) -> Level:
