@@ -16,7 +16,7 @@ demo: $(STAMP)
 	$(BIN)/assay demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
