@@ -90,14 +90,11 @@ class Calibration:
                 }
             )
         return found + [
-            {"fault": r.name, **{k: v for k, v in dataclasses.asdict(r).items() if k != "name"}}
-            for r in self.faults
+            {"fault": r.name, **{k: v for k, v in dataclasses.asdict(r).items() if k != "name"}} for r in self.faults
         ]
 
 
-def calibrate(
-    part: int | None = None, device: str = "cpu", progress: Progress = lambda _: None
-) -> Calibration:
+def calibrate(part: int | None = None, device: str = "cpu", progress: Progress = lambda _: None) -> Calibration:
     """Measure the controls and faults, or about one in `part` of each, spread over operators.
 
     Results do not depend on `part`: a control's inputs and the oracle's draws are its own. Raises ValueError

@@ -107,9 +107,7 @@ def faults_table(result: Calibration) -> Table:
     for name in ("fault", "caught", "size", "error ÷ tolerance", "shown by"):
         table.add_column(name)
     for fault in result.faults:
-        table.add_row(
-            fault.name, "yes" if fault.caught else "no", f"{fault.size:.0e}", f"{fault.ratio:.3g}", fault.on
-        )
+        table.add_row(fault.name, "yes" if fault.caught else "no", f"{fault.size:.0e}", f"{fault.ratio:.3g}", fault.on)
     return table
 
 

@@ -141,9 +141,7 @@ def _scores(
     """Attention; with a window, each query sees that many keys up to its own."""
     scores = q @ k.transpose(-1, -2) * (1.0 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if window is not None:
-        distance = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1) - torch.arange(
-            k.shape[-2], device=q.device
-        )
+        distance = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1) - torch.arange(k.shape[-2], device=q.device)
         scores = scores.masked_fill((distance < 0) | (distance >= window), -math.inf)
     return torch.softmax(scores, -1) @ v
 
@@ -211,9 +209,7 @@ def _interpolated(x: torch.Tensor, corners: bool) -> torch.Tensor:
     return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=corners)
 
 
-def _adam(
-    g: torch.Tensor, m: torch.Tensor, v: torch.Tensor, b2: float = 0.999, inside: bool = False
-) -> torch.Tensor:
+def _adam(g: torch.Tensor, m: torch.Tensor, v: torch.Tensor, b2: float = 0.999, inside: bool = False) -> torch.Tensor:
     """One parameter update of Adam after ten steps."""
     mean = (0.9 * m + 0.1 * g) / (1.0 - 0.9**10)
     square = (b2 * v + (1.0 - b2) * g * g) / (1.0 - 0.999**10)
@@ -238,10 +234,7 @@ _SEMANTIC: tuple[tuple[str, Callable[..., Any], Callable[..., Any], Generator], 
     (
         "layer norm: last element left out of the mean",
         _layer,
-        lambda x: (
-            (x - x[..., :-1].mean(-1, keepdim=True))
-            * torch.rsqrt(x.var(-1, keepdim=True, correction=0) + 1e-5)
-        ),
+        lambda x: (x - x[..., :-1].mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True, correction=0) + 1e-5),
         LONG_ROWS,
     ),
     ("rms norm: eps 1e-5 for 1e-6", _rms, lambda x: _rms(x, 1e-5), ROWS),
@@ -509,9 +502,7 @@ def _round(x: torch.Tensor, mode: str) -> torch.Tensor:
     return round_to(x.double(), mode).float()
 
 
-def _rounded_operands(
-    function: Callable[..., torch.Tensor], count: int, mode: str, *inputs: Any
-) -> torch.Tensor:
+def _rounded_operands(function: Callable[..., torch.Tensor], count: int, mode: str, *inputs: Any) -> torch.Tensor:
     """The function with its first `count` inputs rounded to `mode`."""
     return function(*(_round(t, mode) for t in inputs[:count]), *inputs[count:])
 
@@ -554,9 +545,7 @@ def _narrow_norm(mode: str, x: torch.Tensor) -> torch.Tensor:
 
 _MATRICES = normal((24, 512), (512, 24), scale=0.05)
 _CONVOLUTION = normal((2, 16, 9, 9), (12, 16, 3, 3), (12,), scale=0.1)
-_PRODUCT_TASKS: tuple[
-    tuple[str, Callable[..., torch.Tensor], Callable[..., torch.Tensor], Generator], ...
-] = (
+_PRODUCT_TASKS: tuple[tuple[str, Callable[..., torch.Tensor], Callable[..., torch.Tensor], Generator], ...] = (
     ("matmul", torch.matmul, functools.partial(_rounded_operands, torch.matmul, 2), _MATRICES),
     (
         "batched matmul",
@@ -592,9 +581,7 @@ def faults() -> Iterator[Fault]:
     for mode in ("fp16", "bf16"):
         right = (f"{mode}_accumulate",)
         accumulated = _bind(_accumulated, mode)
-        yield Fault(
-            f"sum accumulated in {mode}", "precision", lambda x: x.sum(-1), accumulated, WIDE_ROWS, right
-        )
+        yield Fault(f"sum accumulated in {mode}", "precision", lambda x: x.sum(-1), accumulated, WIDE_ROWS, right)
         yield Fault(
             f"mean accumulated in {mode}",
             "precision",
@@ -611,9 +598,7 @@ def faults() -> Iterator[Fault]:
             _MATRICES,
             right,
         )
-        yield Fault(
-            f"layer norm of inputs in {mode}", "precision", _layer, _bind(_narrow_norm, mode), ROWS, (mode,)
-        )
+        yield Fault(f"layer norm of inputs in {mode}", "precision", _layer, _bind(_narrow_norm, mode), ROWS, (mode,))
     yield Fault(
         "flash attention with fp16 probabilities",
         "precision",

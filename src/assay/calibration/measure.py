@@ -147,8 +147,7 @@ def standard_probes(fault: Fault) -> Iterator[tuple[str, list[Any]]]:
     """Inputs that the standard tier would try on the fault's task: draws, then variations of their values."""
     samples = [fault.make(seed) for seed in STRUCTURE_SEEDS]
     structures = [
-        infer(column) if isinstance(column[0], torch.Tensor) else None
-        for column in zip(*samples, strict=True)
+        infer(column) if isinstance(column[0], torch.Tensor) else None for column in zip(*samples, strict=True)
     ]
     names = [values.variants(s) if s is not None else () for s in structures]
     for i in range(DRAWS):

@@ -84,9 +84,7 @@ def _eval_inputs(kind: str, dtype: torch.dtype) -> list[torch.Tensor]:
     return [x, w, b, mean.to(dtype), variance.to(dtype)]
 
 
-def _batch_eval(
-    x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, m: torch.Tensor, v: torch.Tensor
-) -> torch.Tensor:
+def _batch_eval(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.batch_norm(x, m, v, w, b, False, 0.1, EPS)
 
 
@@ -116,9 +114,7 @@ _INSTANCES = {n: functools.partial(_group, m, 12) for n, m in MOMENTS.items() if
 _BATCHES = {n: functools.partial(_batch, m) for n, m in MOMENTS.items()}
 
 
-def _rms(
-    total: Callable[[torch.Tensor], torch.Tensor], root: Root, x: torch.Tensor, w: torch.Tensor
-) -> torch.Tensor:
+def _rms(total: Callable[[torch.Tensor], torch.Tensor], root: Root, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x * root(total(x.square()).unsqueeze(-1) / x.shape[-1] + 1e-6) * w
 
 
@@ -141,9 +137,7 @@ OPERATORS: tuple[Operator, ...] = (
         {n: functools.partial(_rms, s, rsqrt) for n, s in FEW_SUMS.items()}
         | {
             "rsqrt two units off": functools.partial(_rms, pairwise, coarse_rsqrt),
-            "division by root": lambda x, w: (
-                x / (pairwise(x.square()).unsqueeze(-1) / x.shape[-1] + 1e-6).sqrt() * w
-            ),
+            "division by root": lambda x, w: x / (pairwise(x.square()).unsqueeze(-1) / x.shape[-1] + 1e-6).sqrt() * w,
         },
         OFFSETS,
     ),
@@ -194,10 +188,7 @@ OPERATORS: tuple[Operator, ...] = (
         "L2 normalisation",
         lambda x: F.normalize(x, dim=-1),
         lambda kind, dtype: [draw(kind, (8, 300), dtype, seed_of("normalize", kind))],
-        {
-            n: (lambda x, s=s: x / s(x.square()).sqrt().clamp_min(1e-12).unsqueeze(-1))
-            for n, s in FEW_SUMS.items()
-        }
+        {n: (lambda x, s=s: x / s(x.square()).sqrt().clamp_min(1e-12).unsqueeze(-1)) for n, s in FEW_SUMS.items()}
         | {"coarse rsqrt": lambda x: x * coarse_rsqrt(pairwise(x.square())).unsqueeze(-1)},
         ("random", "positive", "heavy_tailed", "offset"),
     ),

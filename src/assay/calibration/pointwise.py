@@ -142,9 +142,7 @@ def _divergence(kind: str, dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 def _activation(name: str, reference, algorithms, kinds=KINDS, per_algorithm=None) -> Operator:  # type: ignore[no-untyped-def]
-    return Operator(
-        name, reference, single(name, (40, 50)), algorithms, kinds, per_algorithm=per_algorithm or {}
-    )
+    return Operator(name, reference, single(name, (40, 50)), algorithms, kinds, per_algorithm=per_algorithm or {})
 
 
 OPERATORS: tuple[Operator, ...] = (
@@ -155,9 +153,7 @@ OPERATORS: tuple[Operator, ...] = (
         {"exp": _tanh_exp, "sigmoid": lambda x: 2.0 * _logistic(2.0 * x) - 1.0},
         ("random", "positive", "wide", "heavy_tailed"),
     ),
-    _activation(
-        "silu", F.silu, {"exp": lambda x: x / (1.0 + torch.exp(-x)), "exp2": lambda x: x * _logistic_exp2(x)}
-    ),
+    _activation("silu", F.silu, {"exp": lambda x: x / (1.0 + torch.exp(-x)), "exp2": lambda x: x * _logistic_exp2(x)}),
     _activation(
         "gelu",
         F.gelu,
@@ -172,15 +168,11 @@ OPERATORS: tuple[Operator, ...] = (
         lambda x: F.gelu(x, approximate="tanh"),
         {
             "sigmoid": _gelu_tanh,
-            "tanh": lambda x: (
-                0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
-            ),
+            "tanh": lambda x: 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x))),
         },
     ),
     _activation("softplus", F.softplus, {"log1p": _softplus}),
-    _activation(
-        "mish", F.mish, {"one exponential": _mish, "spelled out": lambda x: x * torch.tanh(_softplus(x))}
-    ),
+    _activation("mish", F.mish, {"one exponential": _mish, "spelled out": lambda x: x * torch.tanh(_softplus(x))}),
     _activation(
         "elu",
         F.elu,
@@ -191,14 +183,10 @@ OPERATORS: tuple[Operator, ...] = (
         per_algorithm={"exp": ("random", "wide", "heavy_tailed")},
     ),
     _activation("exponential", torch.exp, {"exp2": exp2_form}, ("random", "positive", "sorted")),
-    _activation(
-        "logarithm", torch.log, {"log2": lambda x: torch.log2(x) * math.log(2.0)}, ("positive", "offset")
-    ),
+    _activation("logarithm", torch.log, {"log2": lambda x: torch.log2(x) * math.log(2.0)}, ("positive", "offset")),
     _activation("square root", torch.sqrt, {"rsqrt": lambda x: x * torch.rsqrt(x)}, ("positive", "offset")),
     _activation("hard swish", F.hardswish, {"clamp": lambda x: x * (x + 3.0).clamp(0.0, 6.0) * (1.0 / 6.0)}),
-    _activation(
-        "cube", lambda x: x**3, {"products": lambda x: x * x * x}, ("random", "positive", "heavy_tailed")
-    ),
+    _activation("cube", lambda x: x**3, {"products": lambda x: x * x * x}, ("random", "positive", "heavy_tailed")),
     Operator(
         "quotient",
         torch.div,
@@ -282,8 +270,7 @@ OPERATORS: tuple[Operator, ...] = (
         {
             "shifted images": _pool_by_shifts,
             "window": lambda x: (
-                pairwise(F.unfold(x.reshape(16, 1, 16, 16), 2, stride=2).transpose(1, 2)).reshape(2, 8, 8, 8)
-                / 4.0
+                pairwise(F.unfold(x.reshape(16, 1, 16, 16), 2, stride=2).transpose(1, 2)).reshape(2, 8, 8, 8) / 4.0
             ),
         },
         ("random", "positive", "offset", "heavy_tailed", "subnormal"),

@@ -91,9 +91,7 @@ def _shifted(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _by_channel(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Channels in two blocks, each convolved and added."""
     half = x.shape[1] // 2
-    out = F.conv2d(x[:, half:], w[:, half:], None, padding=1) + F.conv2d(
-        x[:, :half], w[:, :half], None, padding=1
-    )
+    out = F.conv2d(x[:, half:], w[:, half:], None, padding=1) + F.conv2d(x[:, :half], w[:, :half], None, padding=1)
     return out + b.view(1, -1, 1, 1)
 
 
@@ -181,14 +179,11 @@ def _lstm_inputs(kind: str, dtype: torch.dtype) -> list[torch.Tensor]:
     kinds = (kind, "random", "random", "random", "random", "random", "random")
     scales = (1.0, 0.5, 0.5, 0.16, 0.2, 0.2, 0.2)
     return [
-        draw(k, s, dtype, seed + i, scale)
-        for i, (k, s, scale) in enumerate(zip(kinds, shapes, scales, strict=True))
+        draw(k, s, dtype, seed + i, scale) for i, (k, s, scale) in enumerate(zip(kinds, shapes, scales, strict=True))
     ]
 
 
-def _lstm(
-    x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, *weights: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
+def _lstm(x: torch.Tensor, h: torch.Tensor, c: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.lstm_cell(x, (h, c), *weights)
 
 
@@ -229,9 +224,7 @@ def _score_fused(product: Product, x: torch.Tensor, w: torch.Tensor, b: torch.Te
 _FEW = {n: PRODUCTS[n] for n in ("blocks of 32", "split-K", "one term at a time", "tensor core")}
 
 OPERATORS: tuple[Operator, ...] = (
-    Operator(
-        "matmul", torch.matmul, _two("matmul", (20, 500), (500, 24)), dict(PRODUCTS), KINDS, MATRIX_UNITS
-    ),
+    Operator("matmul", torch.matmul, _two("matmul", (20, 500), (500, 24)), dict(PRODUCTS), KINDS, MATRIX_UNITS),
     Operator(
         "long matmul",
         torch.matmul,

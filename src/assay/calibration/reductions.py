@@ -93,9 +93,7 @@ def softmax_with(total: Sum, exponential: Callable[[torch.Tensor], torch.Tensor]
     return softmax
 
 
-def _running(
-    x: torch.Tensor, exponential: Callable[[torch.Tensor], torch.Tensor]
-) -> tuple[torch.Tensor, ...]:
+def _running(x: torch.Tensor, exponential: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Running maximum and rescaled sum over blocks of 96: the online softmax of Milakov and Gimelshein."""
     peak = torch.full_like(x[..., :1], -math.inf)
     size = torch.zeros_like(peak)
@@ -176,9 +174,7 @@ _MEANS = {name: (lambda x, s=s: s(x) / x.shape[-1]) for name, s in SUMS.items()}
 
 OPERATORS: tuple[Operator, ...] = (
     Operator("sum", lambda x: x.sum(-1), single("sum", (6, 1000)), dict(SUMS), ALL),
-    Operator(
-        "mean", lambda x: x.mean(-1), single("mean", (6, 1000)), _MEANS | {"scaled first": _scaled_first}, ALL
-    ),
+    Operator("mean", lambda x: x.mean(-1), single("mean", (6, 1000)), _MEANS | {"scaled first": _scaled_first}, ALL),
     Operator(
         "sum of columns",
         lambda x: x.sum(0),
@@ -240,9 +236,7 @@ OPERATORS: tuple[Operator, ...] = (
         lambda x: torch.log_softmax(x, -1),
         single("log softmax", (6, 500)),
         {
-            "two passes": lambda x: (
-                (d := x - x.amax(-1, keepdim=True)) - sequential(d.exp()).log().unsqueeze(-1)
-            ),
+            "two passes": lambda x: (d := x - x.amax(-1, keepdim=True)) - sequential(d.exp()).log().unsqueeze(-1),
             "online": _log_online,
             "exp2": _log_exp2,
             "from log-sum-exp": lambda x: x - _logsumexp_online(x).unsqueeze(-1),

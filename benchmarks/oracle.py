@@ -1,0 +1,229 @@
+"""How good the oracle is, and what it costs: right and wrong implementations, operators covered, replay time.
+
+Prints tables and writes benchmarks/results/oracle.DEVICE.json; on the CPU also opinfo.cpu.json beside it, one
+row per operator of PyTorch's database and dtype. Metrics:
+
+- lambda, lambda_needed: the factor in use, and what the calibration half asks for with a margin of two.
+- controls, control_findings, heldback_controls, heldback_findings: right implementations and false alarms.
+- faults, faults_caught, small_faults, small_faults_caught: wrong implementations, and the semantic ones of
+  relative size 1e-6 to 1e-3 among them; precision_faults, precision_faults_attributed: to the right mode.
+- replay_cost_ratio, replay_cost_ratio_worst: time of a whole evaluation (native run, exact run and twelve
+  perturbed runs) over that of one float64 evaluation of the reference; median and worst over the tasks.
+  replay_cost_ratio_products is the median over tasks that are mostly products; that to the exact run
+  compares with a replay without perturbed runs, which also goes operator by operator.
+- cached_truth_ms, cached_truth_ms_worst: time of a truth that the cache holds, the judge's side included.
+- opinfo_modelled_share: share of the database's deterministic operators, by operator and dtype, whose
+  replay had a model for everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.nn import functional as F
+
+from assay import oracle, pages
+from assay.calibration.calibrate import calibrate
+from assay.calibration.cli import controls_table, faults_table, summary
+from assay.calibration.opinfo import Coverage, coverage
+from assay.oracle.cache import TruthCache
+from assay.probe.model import Draw
+from assay.run.process import Zygote
+from assay.run.reference import ReferenceSession
+from assay.task import load_task
+from common import write_result
+
+COST_REPEATS = 5
+CACHED_TASKS = ("softmax", "layer_norm", "cross_entropy", "linear_gelu")
+CACHED_DRAWS = 8
+PRODUCTS = ("matmul", "tall matmul", "convolution", "convolution, batch norm, relu", "GRU")
+
+Task = tuple[str, Callable[..., Any], tuple[tuple[int, ...], ...]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--part", type=int, default=None, help="about one control and one fault in this many")
+    parser.add_argument("--out", type=Path, default=None)
+    options = parser.parse_args()
+    device = options.device
+    torch.set_num_threads(1)
+    console = Console()
+    metrics: dict[str, float] = {}
+    rows: list[dict[str, Any]] = []
+
+    began = time.monotonic()
+    calibration = calibrate(options.part, device)
+    console.print(controls_table(calibration), faults_table(calibration))
+    for line in summary(calibration):
+        console.print(line)
+    metrics |= calibration.metrics()
+    metrics["calibration_s"] = time.monotonic() - began
+    rows += calibration.rows()
+
+    costs = [cost(*task, device=device) for task in tasks(device)]
+    console.print(cost_table(costs))
+    metrics["replay_cost_ratio"] = statistics.median(c["ratio"] for c in costs)
+    metrics["replay_cost_ratio_worst"] = max(c["ratio"] for c in costs)
+    metrics["replay_cost_ratio_products"] = statistics.median(c["ratio"] for c in costs if c["task"] in PRODUCTS)
+    metrics["replay_cost_ratio_to_exact_run"] = statistics.median(c["ratio_to_exact_run"] for c in costs)
+    rows += costs
+
+    cached = cached_truths(device)
+    metrics["cached_truth_ms"] = statistics.median(cached)
+    metrics["cached_truth_ms_worst"] = max(cached)
+
+    if device == "cpu":
+        covered = list(coverage())
+        metrics |= share(covered)
+        if options.part is None:
+            write_result("opinfo", device, tidy(share(covered)), [tidy(dataclasses.asdict(c)) for c in covered])
+    for name, value in metrics.items():
+        console.print(f"{name:32} {value:.4g}")
+    write_result("oracle", device, tidy(metrics), [tidy(row) for row in rows], out=options.out)
+
+
+def tasks(device: str) -> list[Task]:
+    """References at sizes of ordinary tasks; larger on a GPU."""
+    big = 4 if device == "cuda" else 1
+    n = 512 * big
+
+    def mlp(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.linear(F.gelu(F.linear(x, a)), b)
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x, y.softmax(-1))
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), None, None, training=True))
+
+    gru = nn.GRU(128, 128, batch_first=True)
+    return [
+        ("matmul", torch.matmul, ((n, n), (n, n))),
+        ("tall matmul", torch.matmul, ((64, 8192 * big), (8192 * big, 64))),
+        ("linear, gelu, linear", mlp, ((n, 256), (1024, 256), (256, 1024))),
+        ("convolution", lambda x, w: F.conv2d(x, w, padding=1), ((8 * big, 32, 32, 32), (64, 32, 3, 3))),
+        ("convolution, batch norm, relu", block, ((8 * big, 32, 32, 32), (32, 32, 3, 3))),
+        ("causal attention", attention, ((2, 4, 64 * big * 4, 64),) * 3),
+        ("softmax", lambda x: x.softmax(-1), ((1024 * big, 1024),)),
+        ("layer norm", lambda x: F.layer_norm(x, (x.shape[-1],)), ((1024 * big, 1024),)),
+        ("rms norm", lambda x: F.rms_norm(x, (x.shape[-1],), eps=1e-6), ((1024 * big, 1024),)),
+        ("group norm", lambda x: F.group_norm(x, 8), ((8 * big, 64, 32, 32),)),
+        ("sum", lambda x: x.sum(-1), ((1024 * big, 1024),)),
+        ("cumulative sum", lambda x: x.cumsum(-1), ((1024 * big, 1024),)),
+        ("gelu", F.gelu, ((1024 * big, 1024),)),
+        ("silu and product", lambda x, y: F.silu(x) * y, ((1024 * big, 1024),) * 2),
+        ("cross entropy", loss, ((1024 * big, 512),) * 2),
+        ("average pooling", lambda x: F.avg_pool2d(x, 3, 2), ((8 * big, 32, 64, 64),)),
+        ("GRU", gru, ((16, 32, 128),)),
+    ]
+
+
+def cost(
+    name: str, reference: Callable[..., Any], shapes: tuple[tuple[int, ...], ...], device: str
+) -> dict[str, Any]:
+    """Seconds of one float64 evaluation and of the oracle's evaluation with twelve perturbed runs."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape, device=device) for shape in shapes]
+    if isinstance(reference, nn.Module):
+        reference = reference.to(device)
+    wide = [t.double() for t in inputs]
+    exact = reference
+    if isinstance(reference, nn.Module):
+        exact = nn.GRU(128, 128, batch_first=True).to(device).double()
+
+    def once() -> None:
+        with torch.no_grad():
+            exact(*wide)
+
+    single = timed(once, device)
+    replay = timed(lambda: oracle.evaluate(reference, inputs), device)
+    exact_run = timed(lambda: oracle.evaluate(reference, inputs, runs=0), device)
+    return {"task": name, "float64_s": single, "replay_s": replay, "ratio": replay / single,
+            "ratio_to_exact_run": replay / exact_run}
+
+
+def timed(call: Callable[[], Any], device: str) -> float:
+    """Median seconds of a call after one to warm up; on the CPU those of this process on one core."""
+    found = []
+    clock = time.perf_counter if device == "cuda" else time.process_time
+    for i in range(COST_REPEATS + 1):
+        began = clock()
+        call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if i:
+            found.append(clock() - began)
+    return statistics.median(found)
+
+
+def cached_truths(device: str) -> list[float]:
+    """Milliseconds of truths that the cache holds, over tasks and draws."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
+        zygote.wait_ready()
+        for name in CACHED_TASKS:
+            task = load_task(pages.examples() / name / "reference.py")
+            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
+            try:
+                session.study()
+                for turn in range(2):
+                    for seed in range(CACHED_DRAWS):
+                        began = time.perf_counter()
+                        session.truth({}, None, Draw(seed=seed), seed)
+                        if turn:
+                            found.append(1e3 * (time.perf_counter() - began))
+            finally:
+                session.close()
+    return found
+
+
+def share(covered: list[Coverage]) -> dict[str, float]:
+    """Counts of outcomes, and the share of what has a deterministic result that is modelled throughout."""
+    counts = {f"opinfo_{o.replace(' ', '_')}": float(sum(c.outcome == o for c in covered))
+              for o in sorted({c.outcome for c in covered})}
+    judged = [c for c in covered if c.outcome in ("modelled", "conservative", "failed", "timeout", "crashed")]
+    modelled = [c for c in judged if c.outcome == "modelled"]
+    return counts | {"opinfo_modelled_share": len(modelled) / max(1, len(judged)),
+                     "opinfo_operators": float(len({c.name for c in judged})),
+                     "opinfo_mostly_decided_share": sum(c.decided > 0.5 for c in modelled) / max(1, len(modelled))}
+
+
+def cost_table(costs: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, title="Cost of a replay", title_justify="left")
+    for name in ("task", "one float64 run, ms", "replay, ms", "ratio"):
+        table.add_column(name, justify="left" if name == "task" else "right")
+    for row in costs:
+        table.add_row(row["task"], f"{1e3 * row['float64_s']:.2f}", f"{1e3 * row['replay_s']:.1f}",
+                      f"{row['ratio']:.1f}")
+    return table
+
+
+def tidy(row: dict[str, Any]) -> dict[str, Any]:
+    """Numbers to four significant digits, infinity (which JSON lacks) as text, nothing that is empty."""
+    return {k: rounded(v) for k, v in row.items() if v not in ((), [], "")}
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if abs(value) < float("inf") else "inf"
+    return value
+
+
+if __name__ == "__main__":
+    main()
