@@ -64,7 +64,7 @@ class CandidateSession:
         sandbox: `auto`, `strict` or `off`; None for the warm parent's own.
         hide: files that the candidate finds empty.
         failures: failed attempts to load the candidate, shared by all its sessions.
-        patience: seconds; loading may take six times as long.
+        patience: seconds; loading, which may compile, gets twelve times that.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
@@ -76,7 +76,7 @@ class CandidateSession:
         self._worker: Worker | None = None
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
-        self._load_seconds = 6 * patience
+        self._load_seconds = 12 * patience
         self.entry = ""
         self.deaths = 0
         self._token = 0
