@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from assay import oracle
 from assay.calibration.model import SHORT, Control, Fault, Half
 from assay.oracle.compare import compare
+from assay.oracle.reference import quiet_state
 from assay.oracle.truth import POOLED, Evaluation, LeafTruth
 from assay.probe import values
 from assay.probe.structure import infer
@@ -108,7 +109,8 @@ def needed_factor(truth: LeafTruth, actual: torch.Tensor) -> float:
 
 def measure_control(control: Control, evaluation: Evaluation, inputs: list[Any]) -> ControlResult:
     """Run a control on `inputs` and compare it with the evaluation of its reference there."""
-    with torch.no_grad():
+    # Convolutions use TF32 on a GPU unless told otherwise: that is another precision than declared.
+    with quiet_state(), torch.no_grad():
         actual = leaves_of(control.candidate(*inputs))
     pairs = list(zip(evaluation.leaves, actual, strict=True))
     results = [compare(truth, value) for truth, value in pairs]
@@ -183,7 +185,7 @@ def _semantic(fault: Fault, device: str) -> FaultResult:
         count += 1
         inputs = placed(made, device)
         evaluation = oracle.evaluate(fault.reference, inputs)
-        with torch.no_grad():
+        with quiet_state(), torch.no_grad():
             actual = leaves_of(fault.candidate(*inputs))
         if len(actual) != len(evaluation.leaves):
             continue
@@ -200,7 +202,7 @@ def _precision(fault: Fault, device: str) -> FaultResult:
     inputs = placed(fault.make(100), device)
     evaluation = oracle.evaluate(fault.reference, inputs)
     modes = oracle.alternatives(fault.reference, inputs, arithmetic=evaluation.arithmetic)
-    with torch.no_grad():
+    with quiet_state(), torch.no_grad():
         actual = leaves_of(fault.candidate(*inputs))
     found = oracle.attribute(evaluation, modes, actual)
     ratio = found.ratios["declared"]
