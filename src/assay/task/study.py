@@ -41,7 +41,9 @@ SMALL_ELEMENTS = 1 << 14
 CHEAP_SECONDS = 3e-3
 """A forward up to this is repeated at its own sizes rather than at reduced ones."""
 SLOW_SECONDS = 0.4
-"""A native forward expected to take longer is not run."""
+"""A native forward expected to take longer is not run; a study with a larger budget waits longer in proportion."""
+USUAL_BUDGET = 1.5
+"""Seconds for trying sizes that a verification has."""
 
 
 def study(
@@ -78,7 +80,8 @@ def study(
     seen = _observe(small, seeds[0])
     axes = Axes(small, base, explored, native)
     outputs = describe_outputs(small, axes, seen)
-    weak, seconds = _weak(lab, base, small, sum(math.prod(leaf.shape) for leaf in outputs), seeds)
+    slow = SLOW_SECONDS * max(1.0, budget_s / USUAL_BUDGET)
+    weak, seconds = _weak(lab, base, small, sum(math.prod(leaf.shape) for leaf in outputs), seeds, slow)
     facts = Study(
         task=task.digest,
         inputs=describe_inputs(base, axes, structures),
@@ -218,22 +221,23 @@ def _observe(small: Trial, seed: int) -> Behaviour | None:
 
 
 def _weak(
-    lab: Lab, base: Trial, small: Trial, outputs: int, seeds: Sequence[int]
+    lab: Lab, base: Trial, small: Trial, outputs: int, seeds: Sequence[int], slow: float
 ) -> tuple[tuple[Weakness, ...], float | None]:
     """Weaknesses, at the native sizes where that is cheap enough, and the native forward's seconds.
 
     Args:
         outputs: elements of the native outputs, as the axes foretell.
+        slow: seconds from which a forward is not run again.
     """
     if not small.accepted:
         return (), None
     at = small
     affordable = small is not base and not base.sizes and outputs <= 2 * NATIVE_ELEMENTS
-    if affordable and small.seconds * _growth(small, base, outputs) < SLOW_SECONDS:
+    if affordable and small.seconds * _growth(small, base, outputs) < slow:
         at = lab.run({}, ceiling=0)
     if not at.accepted or at.instance is None:
         return (), None
-    if at.seconds > SLOW_SECONDS:
+    if at.seconds > slow:
         return (), None if at.sizes else at.seconds
     with torch.no_grad():
         model = at.instance.build()
