@@ -42,12 +42,12 @@ CHEAP_SECONDS = 3e-3
 """A forward up to this is repeated at its own sizes rather than at reduced ones."""
 SLOW_SECONDS = 0.4
 """A native forward expected to take longer is not run; a study with a larger budget waits longer in proportion."""
-USUAL_BUDGET = 1.5
+USUAL_BUDGET = 3.0
 """Seconds for trying sizes that a verification has."""
 
 
 def study(
-    task: Task, *, seeds: Sequence[int] = (0, 1, 2), budget_s: float = 3.0, max_elements: int = 1 << 28
+    task: Task, *, seeds: Sequence[int] = (0, 1, 2), budget_s: float = USUAL_BUDGET, max_elements: int = 1 << 28
 ) -> Study:
     """Run a task a few times and describe it.
 
