@@ -12,8 +12,15 @@ from dataclasses import dataclass
 import torch
 
 from assay import oracle
-from assay.gates.numbers import class_reason, compare_call, first_difference, same_bits, shown, unravel
-from assay.gates.numbers import finding as output_finding
+from assay.gates.numbers import (
+    Compared,
+    class_reason,
+    compare_call,
+    first_difference,
+    same_bits,
+    shown,
+    unravel,
+)
 from assay.oracle import Comparison, LeafTruth
 from assay.probe.backward import Step, steps_of
 from assay.probe.record import CallResult, Record
@@ -51,7 +58,15 @@ class Obligation:
 
 
 def ranked(findings: list[Finding]) -> list[Finding]:
-    """Findings with the more telling reasons first."""
+    """Findings with the more telling reasons first, without those that another one explains.
+
+    An input used twice says nothing where it is wrong once, and neither does a later pass over a graph whose
+    saved tensors the earlier one changed.
+    """
+    changed = any(f.reason is Reason.SAVED_TENSOR_CHANGED for f in findings)
+    once = any(not f.probe.startswith(f"{SLUG}/twice@") for f in findings)
+    findings = [f for f in findings if not (once and f.probe.startswith(f"{SLUG}/twice@"))
+                and not (changed and f.reason is Reason.GRADIENT_LAYOUT)]
     return sorted(findings, key=lambda f: PRECEDENCE.index(f.reason) if f.reason in PRECEDENCE else len(PRECEDENCE))
 
 
@@ -69,10 +84,10 @@ def raised(record: Record) -> Finding:
     reason = Reason.GRADIENT_RAISED
     if "invalid gradient at index" in text and "shape" in text:
         reason = Reason.GRADIENT_SHAPE
-    elif stage in ("strided", "expanded"):
-        reason = Reason.GRADIENT_LAYOUT
     elif "modified by an inplace operation" in text:
         reason = Reason.SAVED_TENSOR_CHANGED
+    elif stage in ("strided", "expanded"):
+        reason = Reason.GRADIENT_LAYOUT
     return plain(record, reason, f"backward ({stage})" if stage else "backward", "gradients", text)
 
 
@@ -101,7 +116,10 @@ def judge(record: Record, owed: Obligation) -> list[Finding]:
     steady = not found
     for number, (call, step) in enumerate(zip(calls, steps, strict=False)):
         if step.inference:
-            found += [output_finding(_Named, record, c) for c in compare_call(record, number) if not c.result.ok]
+            # a wrong forward is wrong in any mode: only what this mode adds is blamed on it
+            if all(c.result.ok for c in compare_call(record, 0)):
+                found += [_of_output(record, c) for c in compare_call(record, number)
+                          if not c.result.ok]
             continue
         asked = wanted if step.ask is None else {n: t for n, t in wanted.items() if n in step.ask}
         wrong = _form(record, call, asked, owed, whole=step.ask is None)
@@ -111,16 +129,25 @@ def judge(record: Record, owed: Obligation) -> list[Finding]:
                 wrong += _value(record, name, leaf, gradient)
         if not wrong and steady:
             wrong = list(_further(record, call, asked, owed))
+        if call.wrote:
+            wrong.append(plain(record, Reason.SAVED_TENSOR_CHANGED, "grad_output", "unchanged", "written into",
+                               passes=list(call.wrote)).model_copy(update={"attested_by": "worker"}))
         found += wrong
         if wrong:
             break
     return found
 
 
-class _Named:
-    """The gate's names, for findings on outputs."""
-
-    id, slug = ID, SLUG
+def _of_output(record: Record, compared: Compared) -> Finding:
+    """A finding on an output of a forward in inference mode."""
+    result = compared.result
+    assert result.index is not None
+    finite = result.reason is oracle.Reason.VALUE
+    return Finding(gate=ID, slug=SLUG, reason=Reason.VALUE if finite else class_reason(result.expected, result.actual),
+                   tier=Tier.WRONG, tolerance_free=not finite, output=f"{compared.output.path} in inference mode",
+                   index=unravel(result.index, compared.output.shape), expected=shown(result.expected),
+                   actual=shown(result.actual), error=result.error if finite else None, tolerance=result.tolerance,
+                   probe=record.probe.id)
 
 
 def _form(record: Record, call: CallResult, asked: dict[str, LeafTruth], owed: Obligation, *,
@@ -129,6 +156,10 @@ def _form(record: Record, call: CallResult, asked: dict[str, LeafTruth], owed: O
     truth = record.truths[0]
     if not owed.every:
         return []
+    if "follow:second" in record.probe.conditions:
+        silent = any(bool((leaf.y != 0).any()) for leaf in asked.values()) and not any(call.claims)
+        return [plain(record, Reason.SEVERED, "second derivative", "a graph, or an error that says there is none",
+                      "constants")] if silent else []
     if whole:
         severed = [path for path, claims, expected
                    in zip(truth.paths, call.claims, truth.requires_grad, strict=False) if expected and not claims]

@@ -64,7 +64,9 @@ class Gradients:
                 verdict.decided += 1
                 verdict.findings += judge(record, owed)
         if forward_only and not verdict.findings:
-            return Verdict(inapplicable=Reason.FORWARD_ONLY, note="forward only: no output claims a gradient")
+            note = "forward only: no output claims a gradient"
+            note += ", although a backward is defined" if ctx.defines_backward else ""
+            return Verdict(inapplicable=Reason.FORWARD_ONLY, note=note)
         if without and not verdict.decided:
             return Verdict(inapplicable=Reason.NO_SUCH_INPUT, note="the reference's outputs carry no gradient")
         verdict.findings = distinct(ranked(verdict.findings))
@@ -79,7 +81,8 @@ class Gradients:
         if before:
             verdict.decided += 1
             verdict.findings += before
-        elif refused(record):
+        elif refused(record) or phase.endswith("/second"):
+            # whoever has no second derivative and says so has not been wrong
             verdict.undecided[Reason.NOTHING_TO_VARY] += 1
         elif lenient or (forward and record.probe.sizes != ctx.small):
             verdict.undecided[Reason.RAISED] += 1

@@ -62,6 +62,7 @@ class CallResult:
         parameter_grads: by the reference's parameter name.
         claims: per output tensor, whether it required grad.
         further: gradients of the backward passes after the first.
+        wrote: passes that changed a grad_output (attested by the worker).
     """
 
     structure: Any
@@ -72,6 +73,7 @@ class CallResult:
     parameter_grads: dict[str, torch.Tensor | None] = field(default_factory=dict)
     claims: tuple[bool, ...] = ()
     further: tuple[Pass, ...] = ()
+    wrote: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
 
     Returns:
         The outputs, and the gradients of each pass: a dict with `inputs`, `parameters` and `claims` for the
-        first, and `further`, a list of `[pass, inputs, parameters]`, for the others.
+        first, and `further`, a list of `[pass, inputs, parameters]`, for the others; `wrote` names the passes
+        that changed a grad_output.
     """
     if step.inference:
         stage.append("inference")
@@ -51,6 +52,7 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
         taken = [(leaf, c) for leaf, c in zip(leaves, cotangents, strict=False)
                  if leaf.requires_grad and leaf.shape == c.shape]
         results = []
+        wrote = []
         for turn, name in enumerate(step.passes):
             stage.append(name)
             if name != "again":
@@ -59,6 +61,9 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
                 handed = [laid_out(c, name).to(leaf.device) for leaf, c in taken]
                 torch.autograd.backward([leaf for leaf, _ in taken], handed,
                                         retain_graph=turn + 1 < len(step.passes))
+                if name != "nan" and any(not torch.equal(h, c.to(h.device)) for h, (_, c)
+                                         in zip(handed, taken, strict=True)):
+                    wrote.append(name)
             results.append([name, [_copied(t.grad) for t in inputs],
                             {n: _copied(p.grad) for n, p in parameters.items()}])
     finally:
@@ -66,7 +71,8 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
             parameter.requires_grad_(True)
     stage.clear()
     return outputs, {"inputs": results[0][1], "parameters": results[0][2],
-                     "claims": [bool(leaf.requires_grad) for leaf in leaves], "further": results[1:]}
+                     "claims": [bool(leaf.requires_grad) for leaf in leaves], "further": results[1:],
+                     "wrote": wrote}
 
 
 def follow(what: str, step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],

@@ -359,11 +359,15 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
             if header.get("follow") == "second":
                 try:
                     found, beyond = _second(model, again(), evaluation.arithmetic, handed, seed)
-                except RuntimeError as error:
+                except _NoGradient as error:
                     return {"inapplicable": f"the reference has no second derivative: {error}"[:300]}, []
                 handed += beyond
             else:
-                found = _gradients(model, again(), evaluation.arithmetic, seed, kind)
+                try:
+                    found = _gradients(model, again(), evaluation.arithmetic, seed, kind)
+                except _NoGradient:
+                    # what has no backward owes no gradient
+                    requires = [False] * len(requires)
                 refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed)
         for name, leaf in found.items():
             meta, parts = leaf.to_parts()
@@ -400,6 +404,10 @@ def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
     except RuntimeError:
         # in-place on a leaf that requires grad: such a reference is not for training
         return []
+
+
+class _NoGradient(Exception):
+    """The reference raises in its backward."""
 
 
 def _tied(arguments: Any, pair: Any) -> Any:
@@ -462,13 +470,15 @@ def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
 
 
 def _gradients(model: Any, fed: Any, arithmetic: Any, seed: int, kind: str) -> dict[str, Any]:
-    """Truth of every gradient by `input:POSITION` or `parameter:NAME`."""
+    """Truth of every gradient by `input:POSITION` or `parameter:NAME`. Raises _NoGradient."""
     from torch.utils import _pytree as pytree
 
     from assay import oracle
 
     args, kwargs = list(fed.args), dict(fed.kwargs)
     vjp = oracle.evaluate_vjp(model, args, kwargs, grad_seed=seed, grad_kind=kind, seed=seed, arithmetic=arithmetic)
+    if vjp.raised is not None:
+        raise _NoGradient(f"{vjp.raised.type}: {vjp.raised.message}")
     leaves = pytree.tree_leaves((args, kwargs))
     position = {i: n for n, i in enumerate(i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor))}
     found = {}

@@ -115,7 +115,8 @@ def call_result(record: Any, view: memoryview, used: int, most: float) -> tuple[
         if not all(g is None or isinstance(g, torch.Tensor) for g in every):
             raise codec.CodecError("a gradient that is no tensor")
         extra = {"input_grads": inputs, "parameter_grads": {str(k): v for k, v in parameters.items()},
-                 "claims": tuple(bool(c) for c in tree["claims"]), "further": further}
+                 "claims": tuple(bool(c) for c in tree["claims"]), "further": further,
+                 "wrote": tuple(printable(name, 40) for name in tree.get("wrote", [])[:20])}
     return CallResult(codec.skeleton(part["tree"]), scalars(part["tree"]), outputs,
                       seconds(record["seconds"], most), **extra), used
 

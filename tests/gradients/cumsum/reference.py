@@ -1,0 +1,19 @@
+import torch
+import torch.nn as nn
+
+ROWS = 8
+COLS = 45
+DTYPE = torch.float32
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x.float(), dim=-1).to(x.dtype)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS).to(DTYPE)]
+
+
+def get_init_inputs():
+    return []
