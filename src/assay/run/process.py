@@ -208,6 +208,14 @@ class Zygote:
         self.close()
 
 
+def _receive(sock: socket.socket, flags: int = 0) -> bytes:
+    """One message. A peer that closed with an order unread first makes an error, and what it sent comes after."""
+    try:
+        return sock.recv(4096, flags)
+    except ConnectionResetError:
+        return sock.recv(4096, flags)
+
+
 def _checked_mode(mode: str) -> str:
     if mode not in sandbox.MODES:
         raise InputError(f"unknown sandbox `{mode}`", "--sandbox", "use auto, strict or off")
@@ -332,7 +340,7 @@ class Worker:
             self.control.send(b"census")
             if ready(self.control, REAP_SECONDS):
                 # an end that came first stays where `_reap` looks for it
-                report = json.loads(self.control.recv(4096, socket.MSG_PEEK))
+                report = json.loads(_receive(self.control, socket.MSG_PEEK))
                 if "others" in report:
                     self.control.recv(4096)
                     return int(report["others"])
@@ -397,7 +405,7 @@ class Worker:
         deadline = time.monotonic() + REAP_SECONDS
         while ready(self.control, deadline - time.monotonic()):
             try:
-                report = json.loads(self.control.recv(4096))
+                report = json.loads(_receive(self.control))
             except (OSError, ValueError):
                 break
             # the answer to a census that nobody waited for any more
