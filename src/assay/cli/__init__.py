@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, demonstrate, judge
+from assay.cli import about, demonstrate, judge, tolerance
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -35,6 +35,8 @@ app.command("explain")(about.explain)
 app.command("schema")(about.schema)
 app.command("doctor")(about.doctor)
 app.command("demo")(demonstrate.demo)
+app.command("oracle")(tolerance.oracle)
+app.command("calibrate")(tolerance.calibrate)
 app.command("prompt")(contract.prompt)
 app.add_typer(contract.app, name="contract")
 

@@ -259,7 +259,11 @@ def serve(sock: socket.socket, directory: str) -> None:
     os.set_blocking(write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    sock.send(b'{"ready":true}')
+    try:
+        sock.send(b'{"ready":true}')
+    except OSError:
+        # the judge went away during the imports
+        return
     while True:
         ready = _wait([sock, read])
         if read in ready:
