@@ -137,7 +137,9 @@ def _model(instance: Any, parameters: int, dtype: str | None, device: str = "cpu
     model = instance.model
     if not isinstance(model, torch.nn.Module) or (not parameters and dtype is None and device == "cpu"):
         return model
-    model = copy.deepcopy(model)
+    # built anew: what closures of a copied module call is still the module that they were made in
+    anew = instance.build()
+    model = anew if anew is not model else copy.deepcopy(model)
     if parameters:
         vary(model, parameters)
     return model.to(device=device, dtype=codec.DTYPES[dtype] if dtype is not None else None)
