@@ -124,8 +124,10 @@ def judge(record: Record, owed: Obligation) -> list[Finding]:
         asked = wanted if step.ask is None else {n: t for n, t in wanted.items() if n in step.ask}
         wrong = _form(record, call, asked, owed, whole=step.ask is None)
         first = gradients_of(call)
+        severed = any(f.reason is Reason.SEVERED for f in wrong)
         for name, leaf in asked.items():
-            if (gradient := first.get(name)) is not None:
+            # what a severed output would have added is missing from all of them
+            if not severed and (gradient := first.get(name)) is not None:
                 wrong += _value(record, name, leaf, gradient)
         if not wrong and steady:
             wrong = list(_further(record, call, asked, owed))
@@ -156,11 +158,8 @@ def _form(record: Record, call: CallResult, asked: dict[str, LeafTruth], owed: O
     truth = record.truths[0]
     if not owed.every:
         return []
-    if "follow:second" in record.probe.conditions:
-        silent = any(bool((leaf.y != 0).any()) for leaf in asked.values()) and not any(call.claims)
-        return [plain(record, Reason.SEVERED, "second derivative", "a graph, or an error that says there is none",
-                      "constants")] if silent else []
-    if whole:
+    second = "follow:second" in record.probe.conditions
+    if whole and not second:
         severed = [path for path, claims, expected
                    in zip(truth.paths, call.claims, truth.requires_grad, strict=False) if expected and not claims]
         if severed:
@@ -168,7 +167,8 @@ def _form(record: Record, call: CallResult, asked: dict[str, LeafTruth], owed: O
     got = gradients_of(call)
     missing = [n for n, leaf in asked.items() if got.get(n) is None and bool((leaf.y != 0).any())]
     reason = Reason.SEVERED if missing and len(missing) == len(asked) and whole else Reason.GRADIENT_MISSING
-    return [plain(record, reason, name, "a gradient", "None") for name in missing]
+    what = "a second derivative" if second else "a gradient"
+    return [plain(record, reason, name, what, "None") for name in missing]
 
 
 def _value(record: Record, name: str, truth: LeafTruth, gradient: torch.Tensor) -> list[Finding]:

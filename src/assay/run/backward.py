@@ -111,7 +111,10 @@ def _second(call: Callable[[], Any], inputs: Sequence[torch.Tensor], parameters:
     outputs = call()
     _, leaves = codec.flatten(outputs)
     stage.append("second")
-    gradients = training.first(outputs, targets, cotangents[:len(leaves)])
+    # with a gradient of its own, so that a backward that is marked as once differentiable says so
+    handed = [c.to(leaf.device).requires_grad_(c.is_floating_point() or c.is_complex())
+              for leaf, c in zip(leaves, cotangents, strict=False)]
+    gradients = training.first(outputs, targets, handed)
     pairs = [(g, c.to(g.device)) for g, c in zip(gradients, cotangents[len(leaves):], strict=False)
              if g.requires_grad]
     if pairs:

@@ -1,0 +1,223 @@
+"""What the gradient gate owes to whom: contracts, modes, ways of asking, and what goes beyond one backward."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.contract import Contract
+from assay.probe.backward import Step, condition, steps_of
+from assay.report.model import Report
+from assay.run.process import Zygote
+from assay.task.model import parse_candidate, parse_task
+from assay.verify import Options, verify_task
+from assay.vocabulary import EffortTier, Outcome, Reason
+
+HEAD = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+ROWS = 12
+COLS = 30
+"""
+
+MODEL = """
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+{init}
+    def forward(self, {args}):
+{body}
+"""
+
+TAIL = """
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+RANDOM = "torch.randn(ROWS, COLS)"
+
+
+def source(name: str, args: str, body: str, init: str = "pass", top: str = "") -> str:
+    def indented(text: str) -> str:
+        return "\n".join(" " * 8 + line for line in text.splitlines()) + "\n"
+
+    return HEAD + top + MODEL.format(name=name, args=args, init=indented(init), body=indented(body))
+
+
+def judged(zygote: Zygote, reference: str, candidate: str, args: str = "x", inputs: str | None = None, *,
+           gradients: str = "auto", tier: EffortTier = EffortTier.STANDARD, init: str = "pass",
+           own_init: str | None = None, top: str = "", determinism: str = "bitwise") -> Report:
+    """Verdict of the gradient gate on two forward bodies."""
+    tensors = inputs or ", ".join(RANDOM for _ in args.split(","))
+    task = parse_task(source("Model", args, reference, init) + TAIL.format(inputs=tensors))
+    other = parse_candidate(source("ModelNew", args, candidate, init if own_init is None else own_init, top))
+    contract = Contract.from_data({"gradients": gradients, "determinism": determinism})
+    return verify_task(task, other, contract=contract, zygote=zygote,
+                       options=Options(device="cpu", seed=9, only=("gradients",), tier=tier))
+
+
+def reasons(report: Report) -> set[Reason]:
+    return {finding.reason for finding in report.findings}
+
+
+def outcome(report: Report) -> tuple[Outcome, Reason | None]:
+    return report.gates[0].outcome, report.gates[0].reason
+
+
+def test_steps_survive_their_text() -> None:
+    steps = (Step(("plain", "again", "strided")), Step(ask=("input:0", "parameter:a.b")), Step((), inference=True))
+    assert steps_of(("cotangent:normal", condition(steps))) == steps
+    assert steps_of(()) == (Step(),)
+
+
+def test_a_pass_that_there_is_not_is_an_error() -> None:
+    with pytest.raises(ValueError, match="sideways"):
+        steps_of(("backward:plain+sideways",))
+
+
+def test_a_forward_only_candidate_owes_nothing_under_auto_and_everything_under_training(zygote: Zygote) -> None:
+    body = "return torch.sigmoid(x)"
+    alone = "with torch.no_grad():\n    return torch.sigmoid(x)"
+    assert outcome(judged(zygote, body, alone)) == (Outcome.NOT_APPLICABLE, Reason.FORWARD_ONLY)
+    assert reasons(judged(zygote, body, alone, gradients="training")) == {Reason.SEVERED}
+
+
+def test_one_of_two_outputs_without_a_gradient_is_severed(zygote: Zygote) -> None:
+    report = judged(zygote, "return x.exp(), x * 2", "return x.exp(), (x * 2).detach()", tier=EffortTier.QUICK)
+    assert reasons(report) == {Reason.SEVERED}
+    assert report.findings[0].output == "1"
+
+
+def test_an_output_that_the_reference_detaches_owes_none(zygote: Zygote) -> None:
+    body = "return x.exp(), (x * 2).detach(), x.argmax(-1)"
+    assert outcome(judged(zygote, body, body, tier=EffortTier.QUICK)) == (Outcome.PASS, None)
+
+
+LOOKED_UP = """
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b.exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        found = {{}}
+        found[{key}] = g * b.exp()
+        found[{other}] = g * a * b.exp()
+        return found[{key}], found[{other}]
+"""
+
+
+def test_gradients_kept_by_address_are_lost_when_an_input_is_used_twice(zygote: Zygote) -> None:
+    def verdict(key: str, other: str) -> Report:
+        top = LOOKED_UP.format(key=key, other=other).replace("{{}}", "{}")
+        return judged(zygote, "return a * b.exp()", "return Product.apply(a, b)", "a, b", top=top)
+
+    assert reasons(verdict("a.data_ptr()", "b.data_ptr()")) == {Reason.GRADIENT_NOT_ACCUMULATED}
+    assert outcome(verdict("'a'", "'b'")) == (Outcome.PASS, None)
+
+
+PARTIAL = """
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        da = g * b if ctx.needs_input_grad[0] else None
+        db = g * a if ctx.needs_input_grad[INDEX] else None
+        return da, db
+"""
+
+
+def test_each_gradient_arrives_when_it_alone_is_asked_for(zygote: Zygote) -> None:
+    def verdict(index: str) -> Report:
+        return judged(zygote, "return a * b", "return Product.apply(a, b)", "a, b", top=PARTIAL.replace("INDEX", index))
+
+    assert reasons(verdict("0")) == {Reason.GRADIENT_MISSING}
+    assert outcome(verdict("1")) == (Outcome.PASS, None)
+
+
+def test_a_forward_that_needs_autograd_fails_in_inference_mode(zygote: Zygote) -> None:
+    body = ("with torch.enable_grad():\n    y = x.detach().requires_grad_()\n"
+            "    torch.autograd.grad(y.sin().sum(), y)\nreturn x.sin()")
+    top = "class Marker(torch.autograd.Function):\n    pass\n"
+    assert reasons(judged(zygote, "return x.sin()", body, top=top)) == {Reason.GRADIENT_RAISED}
+
+
+JITTERED = """
+class Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.cos() * (1 + 1e-7 * torch.rand_like(x).round())
+"""
+
+
+def test_a_restless_backward_within_tolerance_is_allowed_where_the_contract_says_bounded(zygote: Zygote) -> None:
+    body = "return Sine.apply(x)"
+    assert reasons(judged(zygote, "return x.sin()", body, top=JITTERED)) == {Reason.GRADIENT_NOT_REPEATABLE}
+    bounded = judged(zygote, "return x.sin()", body, top=JITTERED, determinism="bounded")
+    assert outcome(bounded) == (Outcome.PASS, None)
+
+
+BATCH_NORM = "self.norm = nn.BatchNorm1d(COLS)\nself.head = nn.Linear(COLS, 3)"
+
+
+def test_batch_statistics_train_step_by_step_as_the_reference_does(zygote: Zygote) -> None:
+    body = "return torch.tanh(self.head(self.norm(x)))"
+    report = judged(zygote, body, body, init=BATCH_NORM, tier=EffortTier.DEEP)
+    assert outcome(report) == (Outcome.PASS, None)
+    slow = BATCH_NORM.replace("COLS)", "COLS, momentum=0.01)", 1)
+    report = judged(zygote, body, body, init=BATCH_NORM, own_init=slow, tier=EffortTier.DEEP)
+    assert {f.output for f in report.findings} >= {"buffer norm.running_mean after training"}
+
+
+def test_a_wrong_evaluation_mode_shows_in_the_gradient(zygote: Zygote) -> None:
+    body = "return torch.tanh(self.head(self.norm(x)))"
+    always = ("n = self.norm\nreturn torch.tanh(self.head(F.batch_norm(x, n.running_mean, n.running_var, n.weight,"
+              " n.bias, True, n.momentum, n.eps)))")
+    report = judged(zygote, body, always, init=BATCH_NORM)
+    assert {f.probe for f in report.findings} == {"gradients/eval"}
+
+
+CUBE = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x ** 3
+
+    @staticmethod
+    MARK
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 3 * x * x.SAVED
+"""
+
+
+@pytest.mark.parametrize(("mark", "saved", "wanted"), [
+    pytest.param("", "clone()", None, marks=pytest.mark.slow),
+    ("@torch.autograd.function.once_differentiable", "clone()", None),
+    ("", "detach()", Reason.GRADIENT_VALUE),
+])
+def test_a_second_derivative_is_right_or_refused(zygote: Zygote, mark: str, saved: str, wanted: Reason | None) -> None:
+    top = CUBE.replace("    MARK\n", f"    {mark}\n" if mark else "").replace("SAVED", saved)
+    report = judged(zygote, "return x ** 3", "return Square.apply(x)", top=top, gradients="training",
+                    tier=EffortTier.DEEP)
+    assert reasons(report) == ({wanted} if wanted else set())
