@@ -41,13 +41,18 @@ app.command("prompt")(contract.prompt)
 app.add_typer(contract.app, name="contract")
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"assay {__version__}")
         raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version,
+                                          help="Print the version.")] = False,
+) -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
