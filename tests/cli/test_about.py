@@ -42,6 +42,13 @@ def test_the_help_needs_neither_torch_nor_triton() -> None:
         assert word in out
 
 
+def test_a_bare_command_shows_the_help(assay: Assay) -> None:
+    said = assay()
+    assert said.status == 2
+    assert "Commands:" in said.err
+    assert said.err.count("\n") > 5
+
+
 def test_gates_lists_every_gate_with_its_obligation(assay: Assay) -> None:
     said = assay("gates")
     assert said.status == 0

@@ -83,6 +83,10 @@ def _status(arguments: list[str]) -> int:
     except Exception as error:
         if not isinstance(error, _CommandLineFault):
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            # a bare `assay`: its message is the help itself
+            print(error.format_message(), file=sys.stderr)
+            return INPUT_AT_FAULT
         command = f" {arguments[0]}" if arguments and not arguments[0].startswith("-") else ""
         return _refused(f"{error.format_message().rstrip('.')} (see `assay{command} --help`)")
     return result if isinstance(result, int) else 0
