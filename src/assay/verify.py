@@ -38,7 +38,6 @@ from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.sandbox import Level
 from assay.task import Candidate, Task, load_candidate, load_task
-from assay.task.facts import Study
 from assay.vocabulary import EffortTier
 
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
@@ -230,8 +229,10 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
 
     run.on_record = on_record
     if options.fail_fast:
+        blocking = [gate for gate in gates if is_blocking(gate, ctx)]
         run.stop = lambda record: any(
-            rejects(f, ctx, True) for g in gates if is_blocking(g, ctx) for f in g.judge(ctx, visible(g, [record])).findings)
+            rejects(found, ctx, True) for gate in blocking
+            for found in gate.judge(ctx, visible(gate, [record])).findings)
     records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *_in_order(plan, run)]
     for session in sessions:
         session.close()
@@ -365,7 +366,7 @@ def entries(task: Task, candidate: Candidate) -> list[str]:
 
 
 def address_space(device: str) -> int:
-    """Address space of a candidate worker, bytes: a quarter of the free memory beside its libraries; no limit on GPU."""
+    """Bytes of address space of a candidate worker: a quarter of the free memory beside its libraries; 0 on a GPU."""
     return 0 if device == "cuda" else LIBRARY_BYTES + free_bytes() // 4
 
 

@@ -93,6 +93,7 @@ def test_one_of_two_outputs_without_a_gradient_is_severed(zygote: Zygote) -> Non
     assert report.findings[0].output == "1"
 
 
+@pytest.mark.slow
 def test_an_output_that_the_reference_detaches_owes_none(zygote: Zygote) -> None:
     body = "return x.exp(), (x * 2).detach(), x.argmax(-1)"
     assert outcome(judged(zygote, body, body, tier=EffortTier.QUICK)) == (Outcome.PASS, None)
@@ -140,6 +141,7 @@ class Product(torch.autograd.Function):
 """
 
 
+@pytest.mark.slow
 def test_each_gradient_arrives_when_it_alone_is_asked_for(zygote: Zygote) -> None:
     def verdict(index: str) -> Report:
         return judged(zygote, "return a * b", "return Product.apply(a, b)", "a, b", top=PARTIAL.replace("INDEX", index))
@@ -169,6 +171,7 @@ class Sine(torch.autograd.Function):
 """
 
 
+@pytest.mark.slow
 def test_a_restless_backward_within_tolerance_is_allowed_where_the_contract_says_bounded(zygote: Zygote) -> None:
     body = "return Sine.apply(x)"
     assert reasons(judged(zygote, "return x.sin()", body, top=JITTERED)) == {Reason.GRADIENT_NOT_REPEATABLE}
@@ -179,6 +182,7 @@ def test_a_restless_backward_within_tolerance_is_allowed_where_the_contract_says
 BATCH_NORM = "self.norm = nn.BatchNorm1d(COLS)\nself.head = nn.Linear(COLS, 3)"
 
 
+@pytest.mark.slow
 def test_batch_statistics_train_step_by_step_as_the_reference_does(zygote: Zygote) -> None:
     body = "return torch.tanh(self.head(self.norm(x)))"
     report = judged(zygote, body, body, init=BATCH_NORM, tier=EffortTier.DEEP)

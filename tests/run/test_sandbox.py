@@ -34,6 +34,16 @@ def test_the_level_of_this_machine_names_its_parts() -> None:
     assert level.full == (level.missing == "")
 
 
+@full
+def test_a_script_among_temporary_files_is_confined_fully(tmp_path: Path) -> None:
+    code = ("import sys; sys.path.insert(0, '/tmp')\n"
+            "from assay.run import sandbox\n"
+            "print(sandbox.level().name, '/tmp' in sandbox.needed())")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout.split() == ["full", "False"]
+
+
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(InputError, match="unknown sandbox"):
         Zygote("tight")

@@ -103,7 +103,7 @@ def test_verdicts_are_written_as_traces(tree, judged):
     ({"inputs": {"x": {"shape": ["batch"], "dtype": "float33"}}}, "unknown dtype 'float33'"),
 ])
 def test_faults_are_told_in_one_line(tree, changes, says):
-    with pytest.raises(InputError, match="scaled_rows.json") as caught:
+    with pytest.raises(InputError, match=r"scaled_rows\.json") as caught:
         load(tree(files(**changes)))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

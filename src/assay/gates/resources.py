@@ -81,7 +81,8 @@ class Resources:
             lowered = text.lower() + str(worst.get("error_type", "")).lower()
             reason = (Reason.TENSOR_MEMORY if "tensor memory" in lowered or "tmem" in lowered
                       else Reason.SHARED_MEMORY if "shared memory" in lowered else Reason.COMPILE_FAILED)
-            expected, actual = f"compiles for {target}", f"{kernel}: {text.splitlines()[-1] if text else 'failed'}"[:300]
+            last = text.splitlines()[-1] if text else "failed"
+            expected, actual = f"compiles for {target}", f"{kernel}: {last}"[:300]
             detail["error"] = text
         return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.WRONG, tolerance_free=True,
                        expected=expected, actual=actual, detail=detail, attested_by="worker", probe=record.probe.id)

@@ -140,7 +140,8 @@ def _instance(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[me
     header, view = frame.header, memoryview(frame.payload)
     (args, kwargs), used = codec.unpack(header["init"], view)
     tensors, _ = codec.unpack_tensors(header["state"], view[used:])
-    state.instances[header["key"]] = (tuple(args), dict(kwargs), dict(zip(header["names"], tensors, strict=True)), header)
+    weights_by_name = dict(zip(header["names"], tensors, strict=True))
+    state.instances[header["key"]] = (tuple(args), dict(kwargs), weights_by_name, header)
     return {"ok": True}, []
 
 

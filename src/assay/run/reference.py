@@ -221,7 +221,7 @@ class ReferenceSession:
 
 def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
     inputs, used = codec.unpack_tensors(header["inputs"], view)
-    flat, count = codec.unpack_tensors(header["parts"], view[used:])
+    flat, _ = codec.unpack_tensors(header["parts"], view[used:])
     source = iter(flat)
     leaves = tuple(
         LeafTruth.from_parts(meta, {name: next(source) for name in names})

@@ -61,7 +61,8 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
     """Answer requests until the judge closes the channel."""
     torch.set_num_threads(1)
     state = _State(spec["options"])
-    handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": _truth, "screen": _screen}
+    handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": _truth,
+                "screen": _screen}
     while True:
         try:
             frame = wire.receive(sock)
@@ -383,7 +384,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
-        "random": evaluation.random if state.study is None else state.study.random, "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
+        "random": evaluation.random if state.study is None else state.study.random,
+        "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
         "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
         # a number read off a tensor keeps no trace of its dtype, and so cannot be known to be exact

@@ -112,8 +112,11 @@ class Box:
 
 def needed() -> tuple[str, ...]:
     """Directories that a worker reads its libraries from."""
-    paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path),
-             os.environ.get("CUDA_HOME", ""), "/run/nvidia-persistenced", "/tmp/nvidia-mps"}
+    masks = set(_masks(tempfile.gettempdir()))
+    # a script in the directory for temporary files does not open all of it
+    searched = [path for path in filter(None, sys.path) if os.path.realpath(path) not in masks]
+    paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, *searched, os.environ.get("CUDA_HOME", ""),
+             "/run/nvidia-persistenced", "/tmp/nvidia-mps"}
     return tuple(sorted({os.path.realpath(p) for p in paths if p and os.path.exists(p)}))
 
 
@@ -240,7 +243,7 @@ def furnish(chosen: Box, directory: str) -> None:
     os.chdir("/")
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     # directories of workers lie in one of the judge's, which lies in the one for temporary files
-    masks = _masks(os.path.dirname(os.path.dirname(directory)))
+    masks = [m for m in _masks(os.path.dirname(os.path.dirname(directory))) if m not in chosen.keep]
     kept = []
     for path in _outermost(chosen.keep):
         if any(path.startswith(f"{mask}/") for mask in masks):
@@ -249,9 +252,8 @@ def furnish(chosen: Box, directory: str) -> None:
             kept.append((path, tree))
     writable = [m for m in masks if m in ("/tmp", "/var/tmp", "/dev/shm") or directory.startswith(f"{m}/")]
     for mask in masks:
-        if mask not in chosen.keep:
-            mode = "1777" if mask in writable else "755"
-            _mount("tmpfs", mask, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={PRIVATE_BYTES},mode={mode}")
+        mode = "1777" if mask in writable else "755"
+        _mount("tmpfs", mask, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={PRIVATE_BYTES},mode={mode}")
     for path, tree in kept:
         os.makedirs(path, 0o755, exist_ok=True)
         _check(libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, path.encode(), _MOVE_FROM_EMPTY),
