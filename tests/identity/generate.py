@@ -424,6 +424,9 @@ def _forms() -> Iterator[tuple[str, str]]:
                                init="self.register_buffer('scale', torch.arange(dim).float() / dim)", arguments="dim", init_inputs="[DIM]")
     yield "form-init_tensor", _file("ROWS = 5\nDIM = 20", "return x + self.shift", "[torch.randn(ROWS, DIM)]",
                                     init="self.shift = nn.Parameter(shift)", arguments="shift", init_inputs="[torch.randn(DIM)]")
+    yield "form-closure", _file("ROWS = 5\nDIM = 20", "return self.block(x)", "[torch.randn(ROWS, DIM)]",
+                                init="self.inner = inner = nn.Linear(dim, dim)\nself.block = lambda x: torch.relu(inner(x))",
+                                arguments="dim", init_inputs="[DIM]")
     yield "form-in_place", _file(ROWS, "y = x.clone()\ny += 1\nreturn y.mul_(2)", NORMAL)
     yield "form-mutates_input", _file(ROWS, "x.add_(1)\nreturn x * 2", NORMAL)
     yield "form-same_input_twice", _file(ROWS, "return x @ x.T", NORMAL)

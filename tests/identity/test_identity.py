@@ -25,7 +25,7 @@ SAMPLE = (
     ("elementwise-gelu", "compiled"), ("reduction-topk", "candidate"), ("norm-batch_train", "candidate"),
     ("matmul-upper", "candidate"), ("conv-2d_shape_tuple", "without_contiguous"),
     ("softmax-additive_mask", "candidate"), ("loss-cross_entropy", "candidate"),
-    ("index-embedding", "candidate"), ("recurrent-gru", "candidate"), ("form-nested", "compiled"),
+    ("form-closure", "candidate"), ("recurrent-gru", "candidate"), ("form-nested", "compiled"),
     ("half-softmax", "candidate"), ("mode-dropout_train", "candidate"),
 )
 
