@@ -160,3 +160,9 @@ def test_the_language_is_the_one_kernels_are_written_in(source: str, language: s
 def test_a_cuda_file_is_cuda() -> None:
     candidate = parse_candidate("void forward() {}", path="k.cu")
     assert (candidate.language, candidate.entry) == ("cuda", "forward")
+
+
+def test_kernel_language_is_found_in_a_list_of_imports():
+    source = "import torch, triton, triton.language as tl\n@triton.jit\ndef kernel(x):\n    pass\n"
+    assert detect_languages(source) == ("triton",)
+    assert detect_languages(source.replace("triton, triton.language as tl", "tritonclient")) == ("torch",)

@@ -27,15 +27,17 @@ _MARKS: tuple[tuple[Language, str], ...] = (
         r"|\b_compile_kernel\s*\(|\bnvrtcCompileProgram\b|<<<",
     ),
 )
+_IMPORT = r"^\s*(?:from\s+|import\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*)"
+"""A module's name is imported from, or stands anywhere in the list of an import."""
 _IMPORTS: dict[Language, str] = {
-    "triton": r"^\s*(?:import|from)\s+triton\b",
-    "gluon": r"^\s*(?:import|from)\s+triton\.experimental\b",
-    "cute_dsl": r"^\s*(?:import|from)\s+cutlass\b",
-    "tilelang": r"^\s*(?:import|from)\s+tilelang\b",
-    "helion": r"^\s*(?:import|from)\s+helion\b",
-    "cutile": r"^\s*(?:import|from)\s+(?:cuda\.tile|cutile)\b",
-    "numba": r"^\s*(?:import|from)\s+numba\b",
-    "cupy": r"^\s*(?:import|from)\s+cupy\b",
+    "triton": _IMPORT + r"triton\b",
+    "gluon": _IMPORT + r"triton\.experimental\b",
+    "cute_dsl": _IMPORT + r"cutlass\b",
+    "tilelang": _IMPORT + r"tilelang\b",
+    "helion": _IMPORT + r"helion\b",
+    "cutile": _IMPORT + r"(?:cuda\.tile|cutile)\b",
+    "numba": _IMPORT + r"numba\b",
+    "cupy": _IMPORT + r"cupy\b",
 }
 
 
