@@ -201,6 +201,16 @@ def test_a_killed_judge_leaves_neither_process_nor_directory(
     assert until(lambda: not directory.exists())
 
 
+def test_a_signal_to_the_whole_group_leaves_nothing(
+    judge: tuple[subprocess.Popen[str], set[int], Path],
+) -> None:
+    process, below, directory = judge
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM
+    assert until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in below))
+    assert until(lambda: not directory.exists())
+
+
 def test_an_interrupt_ends_everything(judge: tuple[subprocess.Popen[str], set[int], Path]) -> None:
     process, below, directory = judge
     process.send_signal(signal.SIGINT)

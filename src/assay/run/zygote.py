@@ -170,7 +170,7 @@ def _become_worker(spec: dict[str, Any], fds: list[int]) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     channel, out, err, _, arena = fds
     null = os.open(os.devnull, os.O_RDONLY)
@@ -311,7 +311,9 @@ def _warm() -> None:
 
 def main() -> None:
     """Entry point of the warm parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # a signal to the whole group of processes ends the judge, and with it, in order, everything here
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sandbox.hide_memory()
     sock = socket.socket(fileno=int(sys.argv[1]))
     _warm()
