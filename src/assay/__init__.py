@@ -78,6 +78,7 @@ def verify(
     timeout: float | None = None,
     fail_fast: bool = False,
     emulate: str = "sm_90",
+    sandbox: str = "auto",
 ) -> Report:
     """Decide whether a candidate is the same program as its reference.
 
@@ -97,6 +98,8 @@ def verify(
         timeout: seconds for the whole verification; None for the tier's own.
         fail_fast: stop at the first finding that rejects.
         emulate: device that emulation answers as, such as `sm_90`.
+        sandbox: how the candidate is confined: `auto` as far as this machine can, `strict` fully or not at all,
+            `off`.
 
     Raises:
         InputError: the task, the contract or an argument is at fault.
@@ -106,7 +109,7 @@ def verify(
 
     task, found = accept.pair(reference, candidate, inputs, init)
     options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
-                             fail_fast=fail_fast, emulate=emulate)
+                             fail_fast=fail_fast, emulate=emulate, sandbox=sandbox)
     clauses = accept.contract(contract)
     return warm.call(
         lambda zygote: verify_task(task, found, contract=clauses, options=options, zygote=zygote))

@@ -12,6 +12,7 @@ from assay.contract import Contract
 from assay.errors import InputError
 from assay.gates import GATES, find
 from assay.run.emulation.targets import TARGETS
+from assay.run.sandbox import MODES
 from assay.screen import ScreenVariant
 from assay.task import Candidate, Task, load_candidate, load_task, parse_candidate, parse_task
 from assay.verify import Options
@@ -112,14 +113,18 @@ def variant(name: str | ScreenVariant) -> ScreenVariant:
 
 def options(*, device: str = "auto", tier: str = "standard", only: str | Iterable[str] | None = None,
             seed: int | None = None, timeout: float | None = None, fail_fast: bool = False,
-            emulate: str = "sm_90") -> Options:
+            emulate: str = "sm_90", sandbox: str = "auto", cache: bool = True) -> Options:
     """Checked options of a verification. Raises InputError."""
+    if sandbox not in MODES:
+        raise InputError(f"unknown sandbox `{sandbox}`{nearest(sandbox, MODES)}", "--sandbox",
+                         f"use {', '.join(MODES)}")
     if timeout is not None and not timeout > 0:
         raise InputError(f"a timeout of {timeout} s leaves no time", "--timeout", "give positive seconds")
     if seed is not None and not 0 <= seed < 1 << 63:
         raise InputError(f"seed {seed} is out of range", "--seed", "use 0 to 2**63 - 1")
     return Options(device=device, tier=_member(EffortTier, tier, "--tier"), only=gates(only), seed=seed,
-                   timeout=timeout, fail_fast=fail_fast, target=target(emulate))
+                   timeout=timeout, fail_fast=fail_fast, target=target(emulate),
+                   sandbox=sandbox, cache=cache)
 
 
 def _member(kind: type[T], name: Any, where: str) -> T:

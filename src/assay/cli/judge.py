@@ -42,6 +42,8 @@ def verify(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first finding that "
                                                                 "rejects.")] = False,
     emulate: Emulate = "sm_90",
+    sandbox: Annotated[str, typer.Option(help="How candidates are confined: auto, strict or off.")] = "auto",
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate the reference anew.")] = False,
 ) -> None:
     """Decide whether CANDIDATE is the same program as REFERENCE.
 
@@ -63,7 +65,7 @@ def verify(
             task, found = accept.pair(Path(reference), Path(candidate))
             clauses = accept.contract(None if contract is None else Path(contract))
             options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
-                                     fail_fast=fail_fast, emulate=emulate)
+                                     fail_fast=fail_fast, emulate=emulate, sandbox=sandbox, cache=not no_cache)
             before = time.monotonic() - began
             report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
                                  progress=show)
@@ -73,7 +75,7 @@ def verify(
         if target is not None:
             target.write(report.to_json())
     given = {"--contract": (contract, None), "--device": (device, "auto"), "--tier": (tier, "standard"),
-             "--emulate": (emulate, "sm_90")}
+             "--emulate": (emulate, "sm_90"), "--sandbox": (sandbox, "auto")}
     repeated = tuple(word for name, (value, default) in given.items() if value != default
                      for word in (name, str(value)))
     print_report(console(error=target is not None and target.stdout), report,
