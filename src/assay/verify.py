@@ -37,6 +37,7 @@ from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.sandbox import Level
+from assay.run.static import Scan
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
 
@@ -175,9 +176,13 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         return compilers[target]
 
     run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler)
+    scan = Scan(candidate.source)
     try:
-        return _with_run(task, candidate, contract, options, device, run, progress, clock)
+        report = _with_run(task, candidate, contract, options, device, run, progress, clock)
+        about = report.candidate.model_copy(update={"hints": scan.hints()})
+        return report.model_copy(update={"candidate": about})
     finally:
+        scan.close()
         reference.close()
         for session in [*sessions, *compilers.values()]:
             session.close()

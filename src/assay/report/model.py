@@ -121,6 +121,17 @@ class TaskInfo(Frozen):
     """Functions that would pass without doing the work: `constant`, `zero`, `identity`."""
 
 
+class Hint(Frozen):
+    """What a static rule noticed in the source. Never part of a verdict."""
+
+    rule: str
+    """Name of the rule in `kernelguard`."""
+    severity: str
+    """Its severity: critical, high, medium or low."""
+    evidence: str
+    """What matched, in the rule's words."""
+
+
 class CandidateInfo(Frozen):
     """The candidate a report is about."""
 
@@ -134,6 +145,8 @@ class CandidateInfo(Frozen):
     """Kernels seen launching."""
     weights: str | None = None
     """How parameters were matched with the reference's."""
+    hints: tuple[Hint, ...] = ()
+    """Static hits, where the extra `guard` is installed."""
 
 
 class Report(Frozen):

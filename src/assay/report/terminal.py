@@ -203,6 +203,9 @@ def replay_command(report: Report, finding: Finding, names: Names) -> str:
 
 
 def _warnings(report: Report, width: int) -> Iterator[Text]:
+    for hint in report.candidate.hints:
+        text = f"{hint.rule} ({hint.severity}): {hint.evidence}; a static rule's hit, no part of the verdict"
+        yield from _wrapped("hint", text, width)
     if report.task.weak:
         what = ", or ".join(WEAKNESSES.get(str(w), str(w)) for w in report.task.weak)
         yield from _wrapped("weak task", f"returning {what} would pass the usual check at 1e-2", width)
