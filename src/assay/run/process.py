@@ -194,6 +194,9 @@ class Zygote:
     def close(self) -> None:
         """End the warm parent and everything it started."""
         self._sock.close()
+        if not self._ready:
+            # still importing: it has forked nothing that would need its care
+            self._process.kill()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
