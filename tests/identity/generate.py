@@ -36,7 +36,8 @@ class Task:
     @property
     def compiled(self) -> str:
         """The reference under `torch.compile` (traced, run eagerly: no compiler is needed)."""
-        return re.sub(r"\bModel\b", "Reference", self.source) + _COMPILED
+        source = re.sub(r"\bModel\b", "Reference", self.source)
+        return source + (_COMPILED if "class Reference(" in source else _COMPILED_FUNCTION)
 
     @property
     def without_contiguous(self) -> str:
@@ -54,6 +55,12 @@ class ModelNew(Reference):
     def forward(self, *args, **kwargs):
         return self._traced(*args, **kwargs)
 '''
+
+
+_COMPILED_FUNCTION = """
+
+ModelNew = torch.compile(Reference, backend="eager", dynamic=True)
+"""
 
 
 def _file(sizes: str, forward: str, inputs: str, *, init: str = "", arguments: str = "", parameters: str = "x",
