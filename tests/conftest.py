@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ from assay.run.process import Zygote
 
 # no test reads what another run left
 os.environ["ASSAY_CACHE_DIR"] = ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A job in the background starts with interrupts ignored, and hands that on to whatever it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

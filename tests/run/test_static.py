@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from assay.report.terminal import Names, to_text
 from assay.run.process import Zygote
 from assay.run.static import Scan
 from assay.verify import Options, load_pair, verify_task
+
+pytest.importorskip("kernelguard", reason="the static layer is an extra")
 
 CASES = Path(__file__).parent.parent / "cases"
 

@@ -166,8 +166,8 @@ for _ in range(3):
 class ModelNew: pass
 '''
 load(workers[0], source)
-print(zygote._directory, flush=True)
 try:
+    print(zygote._directory, flush=True)
     load(workers[0], "import time; time.sleep(600)")
 except KeyboardInterrupt:
     for worker in workers:
