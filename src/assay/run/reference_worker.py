@@ -139,7 +139,9 @@ def _model(instance: Any, parameters: int, dtype: str | None, device: str = "cpu
     if not isinstance(model, torch.nn.Module) or (not parameters and dtype is None and device == "cpu"):
         return model
     # built anew: what closures of a copied module call is still the module that they were made in
-    anew = instance.build()
+    # and from copies, as a parameter may be one of the arguments
+    seed_all(instance.seed)
+    anew = instance.make_model(instance.init.map_tensors(lambda _, tensor: tensor.clone()))
     model = anew if anew is not model else copy.deepcopy(model)
     if parameters:
         vary(model, parameters)
