@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.gates import Context, Gate, Verdict
 from assay.gates.base import NEED_ONE_RESULT, SILENT
+from assay.illustration import fingerprints, illustrated
 from assay.probe.record import Record
 from assay.report.model import (
     CandidateInfo,
@@ -96,8 +97,9 @@ def is_blocking(gate: Gate, ctx: Context) -> bool:
 def make_report(
     gates: Sequence[Gate], ctx: Context, records: Sequence[Record], *, task: TaskInfo, candidate: CandidateInfo,
     scope: str, environment: dict[str, Any], timing: Timing, seed_commitment: str = "", seed_nonce: str = "",
+    source: str = "",
 ) -> Report:
-    """Judge every gate and put the verdict together."""
+    """Judge every gate and put the verdict together. `source` is the candidate's, for lines that findings name."""
     results, findings = [], []
     rejected = False
     for gate in gates:
@@ -119,7 +121,8 @@ def make_report(
     unmodelled = sorted({name for r in records for t in r.truths for name in t.unmodelled})
     return Report(
         label=label, scope=scope, tier=ctx.tier.value, task=task, candidate=candidate, gates=tuple(results),
-        findings=tuple(findings), probes={k: v for k, v in sorted(probes.items()) if k in needed},
+        findings=illustrated(findings, {r.probe.id: r for r in records}, source),
+        precision=fingerprints(records), probes={k: v for k, v in sorted(probes.items()) if k in needed},
         coverage=Coverage(
             probes_planned=len(records),
             probes_run=sum(1 for r in records if r.observation.status != "not_run"),

@@ -17,6 +17,7 @@ from assay.environment import free_bytes
 from assay.errors import InputError
 from assay.gates import BATTERY, GATES, Context
 from assay.gates.base import single
+from assay.illustration import entry_line
 from assay.judging import is_blocking, make_report, rejects, visible
 from assay.oracle.cache import TruthCache, default_directory
 from assay.planning import (
@@ -36,6 +37,7 @@ from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
+from assay.run.references import References
 from assay.run.sandbox import Level
 from assay.run.static import Scan
 from assay.task import Candidate, Task, load_candidate, load_task
@@ -67,6 +69,7 @@ class Options:
         patience: seconds that a call may always take before it counts as hung; the first gets six times that.
         lanes: candidate processes at a time.
         cache: keep truths on disk, and take them from there, where candidates are confined from them.
+        nonce: hexadecimal digits that hide `seed` in the report's commitment; empty for a seed that is no secret.
     """
 
     device: str = "auto"
@@ -81,6 +84,7 @@ class Options:
     sandbox: str | None = None
     patience: float = 10.0
     cache: bool = True
+    nonce: str = ""
 
 
 @dataclass
@@ -92,7 +96,7 @@ class _Clock:
 
 def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None = None,
                 options: Options | None = None, zygote: Zygote | None = None,
-                progress: Progress | None = None) -> Report:
+                references: References | None = None, progress: Progress | None = None) -> Report:
     """Decide whether a candidate is the same program as its task's reference.
 
     Args:
@@ -101,6 +105,7 @@ def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None =
         contract: the obligations; None for the defaults.
         options: how to verify.
         zygote: a warm parent to use; None starts one for this call.
+        references: reference workers of that warm parent, kept between calls; None uses one for this call alone.
         progress: called with (phase, done, total).
 
     Raises:
@@ -114,9 +119,9 @@ def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None =
                 raise InputError(f"no gate `{slug}`", "--only", f"known gates: {', '.join(GATES)}")
     clock = _Clock()
     if zygote is not None:
-        return _verify(task, candidate, contract, options, zygote, progress or _quiet, clock)
+        return _verify(task, candidate, contract, options, zygote, references, progress or _quiet, clock)
     with Zygote() as own:
-        return _verify(task, candidate, contract, options, own, progress or _quiet, clock)
+        return _verify(task, candidate, contract, options, own, None, progress or _quiet, clock)
 
 
 def _quiet(phase: str, done: int, total: int) -> None:
@@ -149,14 +154,17 @@ def _cache(options: Options, level: Level) -> TruthCache | None:
 
 
 def _verify(task: Task, candidate: Candidate, contract: Contract, options: Options, zygote: Zygote,
-            progress: Progress, clock: _Clock) -> Report:
+            references: References | None, progress: Progress, clock: _Clock) -> Report:
     device = resolve_device(options.device)
     progress("start", 0, 0)
     zygote.wait_ready()
     clock.start = time.monotonic() - clock.began
     level = zygote.level(options.sandbox)
-    reference = ReferenceSession(zygote, task, numerics(contract), device=device,
-                                 cache=_cache(options, level))
+    cache = _cache(options, level)
+    if references is not None:
+        reference = references.session(task, numerics(contract), device=device, cache=cache)
+    else:
+        reference = ReferenceSession(zygote, task, numerics(contract), device=device, cache=cache)
     limits = Limits(address_space=address_space(device))
     failures: list[Observation] = []
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": [task.path] if task.path else [],
@@ -181,9 +189,14 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         report = _with_run(task, candidate, contract, options, device, run, progress, clock)
         about = report.candidate.model_copy(update={"hints": scan.hints()})
         return report.model_copy(update={"candidate": about})
+    except BaseException:
+        if references is not None:
+            references.drop(reference)
+        raise
     finally:
         scan.close()
-        reference.close()
+        if references is None:
+            reference.close()
         for session in [*sessions, *compilers.values()]:
             session.close()
 
@@ -203,7 +216,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     if study.raises is not None:
         raise InputError(f"the reference raises on its own inputs: {study.raises}", task.shown,
                          "make forward run on what get_inputs returns")
-    drawn = seeds.draw(options.seed)
+    drawn = seeds.draw(options.seed) if options.seed is None else seeds.Seed(options.seed, options.nonce)
     seed = drawn.value
     progress(f"seed {drawn.commitment}", 0, 0)
     seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
@@ -324,8 +337,9 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
         gates, ctx, records,
         task=TaskInfo(id=task.id, format=task.format, sha256=task.digest, weak=tuple(ctx.study.weak)),
         candidate=CandidateInfo(language=candidate.language, entry=sessions[0].entry or candidate.entry or "",
+                                line=entry_line(candidate.source, sessions[0].entry or candidate.entry or ""),
                                 sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights),
-        scope=scope, environment=environment,
+        scope=scope, environment=environment, source=candidate.source,
         seed_commitment=drawn.commitment, seed_nonce=drawn.nonce,
         timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),

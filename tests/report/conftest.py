@@ -12,20 +12,55 @@ from assay.report.model import (
     Coverage,
     Finding,
     GateResult,
+    Names,
     Report,
     TaskInfo,
     Timing,
 )
+from assay.run.process import Zygote
 from assay.verify import Options, load_pair, verify_task
 from assay.vocabulary import EffortTier, Label, Outcome, Reason, Tier
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+def verdict(zygote: Zygote, task: str, candidate: str, *only: str) -> Report:
+    """A quick verdict on one of the examples, seed 5, as the command line would ask for it."""
+    reference, kernel = EXAMPLES / task / "reference.py", EXAMPLES / task / f"{candidate}.py"
+    options = Options(tier=EffortTier.QUICK, seed=5, device="cpu", only=only or None)
+    report = verify_task(*load_pair(reference, kernel), options=options, zygote=zygote)
+    names = Names(f"examples/{task}/reference.py", f"examples/{task}/{candidate}.py", ("--tier", "quick"))
+    return report.model_copy(update={"names": names})
+
+
 @pytest.fixture(scope="session")
-def real_report() -> Report:
-    task, candidate = load_pair(EXAMPLES / "row_sum/reference.py", EXAMPLES / "row_sum/wrong_fixed_width.py")
-    return verify_task(task, candidate, options=Options(tier=EffortTier.QUICK, seed=5, device="cpu"))
+def real_report(zygote: Zygote) -> Report:
+    """Every gate on a kernel that is wrong at other sizes."""
+    return verdict(zygote, "row_sum", "wrong_fixed_width")
+
+
+@pytest.fixture(scope="session")
+def right_report(zygote: Zygote) -> Report:
+    """Its right twin."""
+    return verdict(zygote, "row_sum", "right")
+
+
+@pytest.fixture(scope="session")
+def narrow_report(zygote: Zygote) -> Report:
+    """An accumulator in half precision: errors to map, and a precision to recognise."""
+    return verdict(zygote, "matmul", "wrong_half_accumulator", "values", "accumulation")
+
+
+@pytest.fixture(scope="session")
+def nan_report(zygote: Zygote) -> Report:
+    """A swallowed NaN: inputs with special values."""
+    return verdict(zygote, "row_max", "wrong_swallowed_nan", "nonfinite")
+
+
+@pytest.fixture(scope="session")
+def bounds_report(zygote: Zygote) -> Report:
+    """A load without a mask: a finding that names a line."""
+    return verdict(zygote, "matmul", "wrong_unmasked_depth", "shapes", "bounds")
 
 
 def _gate(slug: str, outcome: Outcome, reason: Reason | None = None, **more: object) -> GateResult:

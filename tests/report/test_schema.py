@@ -36,7 +36,7 @@ def test_a_report_reads_back_to_the_same_bytes(real_report: Report) -> None:
     [
         {"label": "fine"},
         {"surprise": 1},
-        {"schema_version": 2},
+        {"schema_version": 1},
         {"findings": None},
     ],
 )

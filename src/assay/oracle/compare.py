@@ -9,7 +9,7 @@ import math
 import torch
 
 from assay.oracle.arithmetic import is_real_or_complex, wide_dtype
-from assay.oracle.truth import IndexTruth, LeafTruth, Parts, classes
+from assay.oracle.truth import IndexTruth, LeafTruth, Parts, all_finite, classes
 
 
 class Reason(enum.StrEnum):
@@ -123,6 +123,8 @@ def compare(truth: LeafTruth, actual: torch.Tensor) -> Comparison:
 
 def _errors(y: torch.Tensor, actual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """|actual - y| where both are finite (0 elsewhere), and where their classes differ. Pairs for complex."""
+    if not y.is_complex() and all_finite(y) and all_finite(actual):
+        return (actual - y).abs_(), torch.zeros(y.shape, dtype=torch.bool, device=y.device)
     expected_class, actual_class = classes(y), classes(actual)
     if y.is_complex():
         y, actual = torch.view_as_real(y.resolve_conj()), torch.view_as_real(actual.resolve_conj())
@@ -139,6 +141,26 @@ def excess(truth: LeafTruth, actual: torch.Tensor) -> torch.Tensor:
     error, differs = _errors(truth.y, actual.to(wide_dtype(truth.y.dtype)))
     bad = differs | (error > truth.tolerance)
     return bad.any(-1) if truth.y.is_complex() else bad
+
+
+def ratios(truth: LeafTruth, actual: torch.Tensor) -> torch.Tensor:
+    """float64, shape of the leaf: error ÷ tolerance of each element, for a picture of where it is wrong.
+
+    Infinite where no tolerance would help (another class, a wrong index or integer), NaN where an element
+    decides nothing, 0 where it does not differ. `actual` has the truth's shape.
+    """
+    actual = actual.detach().to(truth.y.device)
+    if truth.index is not None or not is_real_or_complex(truth.y.dtype):
+        found = torch.zeros(truth.y.shape, dtype=torch.float64, device=truth.y.device)
+        found[excess(truth, actual)] = math.inf
+    else:
+        error, differs = _errors(truth.y, actual.to(wide_dtype(truth.y.dtype)))
+        # a subnormal tolerance may leave 0 / 0
+        found = torch.where(error == 0, torch.zeros_like(error), error / truth.tolerance)
+        found = torch.where(differs, torch.full_like(found, math.inf), found)
+        if truth.y.is_complex():
+            found = found.amax(-1)
+    return torch.where(truth.decided, found, torch.full_like(found, math.nan))
 
 
 def _integers(truth: LeafTruth, actual: torch.Tensor, n_decided: int) -> Comparison:

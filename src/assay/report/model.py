@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from assay.probe.model import Frozen, Probe
+from assay.report.exhibit import ErrorMap, PrecisionFingerprint, SourceExcerpt, SpecialInput
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
-REPORT_VERSION: Literal[1] = 1
+REPORT_VERSION: Literal[2] = 2
+"""Version 2 added what reports show: error maps, special inputs, source lines, precision, names as given."""
+
+
+class Minimal(Frozen):
+    """The smallest input found that shows a finding still."""
+
+    probe: str
+    """Id of the smaller probe."""
+    output: str | None = None
+    """Path of the output concerned."""
+    index: tuple[int, ...] | None = None
+    """Element of that output."""
+    expected: str | None = None
+    """Expected value or property there."""
+    actual: str | None = None
+    """What came instead."""
+    error: float | None = None
+    """Absolute error there."""
+    tolerance: float | None = None
+    """Tolerance there."""
+    elements: int | None = None
+    """Elements of its tensor inputs together."""
+    complete: bool = True
+    """False when time ran out before nothing smaller was left to try."""
 
 
 class Finding(Frozen):
     """One fault, with the numbers that show it and the probe that replays it."""
 
+    id: str = ""
+    """Content hash under which a store keeps it and `assay replay` finds it; empty where nothing was kept."""
     gate: str
     """Id of the gate, such as `CMP-03`."""
     slug: str
@@ -43,6 +71,12 @@ class Finding(Frozen):
     """`worker` when only the candidate's own process could observe the fact."""
     probe: str
     """Id of the probe that shows it."""
+    error_map: ErrorMap | None = None
+    """Where the output is wrong, for findings on values."""
+    special_inputs: tuple[SpecialInput, ...] = ()
+    """Inputs of the probe that hold values put in, or values that are not finite."""
+    source: SourceExcerpt | None = None
+    """The line of the candidate concerned, where it is known."""
 
 
 class GateResult(Frozen):
@@ -141,6 +175,8 @@ class CandidateInfo(Frozen):
     """Entry point."""
     sha256: str
     """Content hash of the source."""
+    line: int | None = None
+    """Line of the source at which the entry point is defined."""
     kernels: tuple[str, ...] = ()
     """Kernels seen launching."""
     weights: str | None = None
@@ -149,11 +185,26 @@ class CandidateInfo(Frozen):
     """Static hits, where the extra `guard` is installed."""
 
 
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Names:
+    """What a person called things when asking for the verdict, so that its commands can be copied.
+
+    Attributes:
+        reference: the reference as given.
+        candidate: the candidate as given.
+        options: further options of the command that a replay needs, such as `--contract FILE`.
+    """
+
+    reference: str
+    candidate: str
+    options: tuple[str, ...] = ()
+
+
 class Report(Frozen):
     """The verdict on one candidate, in one scope."""
 
-    schema_version: Literal[1] = REPORT_VERSION
-    """Version of this format."""
+    schema_version: Literal[2] = REPORT_VERSION
+    """Version of this format; reports of version 1 can be read."""
     label: Label
     """The verdict."""
     scope: str
@@ -184,6 +235,18 @@ class Report(Frozen):
     """The nonce of that commitment; empty when the seed was given."""
     timing: Timing
     """Seconds spent."""
+    precision: tuple[PrecisionFingerprint, ...] = ()
+    """Which arithmetic explains the residuals on ordinary data."""
+    names: Names | None = None
+    """What the files were called, where the verdict was asked for by files."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Every field that version 2 added may be left out, so an older report is a newer one without them."""
+        if isinstance(data, dict) and data.get("schema_version") == 1:
+            return {**data, "schema_version": REPORT_VERSION}
+        return data
 
     def raise_for_findings(self) -> None:
         """Raise AssayFailure when the label is `rejected`, with the findings in its text."""
