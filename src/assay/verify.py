@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from assay.contract.domain import declared
 from assay.environment import describe as describe_environment
 from assay.environment import free_bytes
 from assay.errors import InputError
+from assay.evidence import first
+from assay.evidence.keep import keep
+from assay.evidence.model import Bundle
 from assay.gates import BATTERY, GATES, Context
 from assay.gates.base import single
 from assay.illustration import entry_line
@@ -117,6 +120,7 @@ def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None =
         for slug in options.only:
             if slug not in GATES:
                 raise InputError(f"no gate `{slug}`", "--only", f"known gates: {', '.join(GATES)}")
+    options = replace(options, store=first.usable(options.store))
     clock = _Clock()
     if zygote is not None:
         return _verify(task, candidate, contract, options, zygote, references, progress or _quiet, clock)
@@ -167,7 +171,8 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         reference = ReferenceSession(zygote, task, numerics(contract), device=device, cache=cache)
     limits = Limits(address_space=address_space(device))
     failures: list[Observation] = []
-    confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": [task.path] if task.path else [],
+    hide = [*filter(None, [task.path]), *first.hidden(options.store)]
+    confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": hide,
                                    "failures": failures, "patience": options.patience}
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
@@ -209,7 +214,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     try:
         found = reference.study()
         study = restricted(found, contract)
-        reference.declare(study, declared(found, contract))
+        clauses = declared(found, contract)
+        reference.declare(study, clauses)
     except ReferenceFailed as error:
         raise InputError(f"the reference could not be studied: {error}", task.shown, "make it run on its own") from None
     clock.study = time.monotonic() - began
@@ -245,28 +251,39 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
         done += 1
         progress("probes", done, total)
 
+    def decisive(some: Sequence[Record]) -> bool:
+        return options.fail_fast and any(
+            rejects(found, ctx, True) for gate in gates if is_blocking(gate, ctx)
+            for found in gate.judge(ctx, visible(gate, some)).findings)
+
     run.on_record = on_record
+    failed = first.earlier(options.store, task, ctx)
+    # a given seed stands for exactly its own plan, in whatever order
+    trials = first.trials(failed if options.seed is None else [], run, [g.slug for g in gates],
+                          lambda trial: decisive(trial.records))
+    if trials and decisive(trials[-1].records):
+        run.budget.deadline = 0.0
     if options.fail_fast:
-        blocking = [gate for gate in gates if is_blocking(gate, ctx)]
-        run.stop = lambda record: any(
-            rejects(found, ctx, True) for gate in blocking
-            for found in gate.judge(ctx, visible(gate, [record])).findings)
-    records = [*(r for r in pilots if r.probe.gate in {g.slug for g in gates}), *_in_order(plan, run)]
+        run.stop = lambda record: decisive([record])
+    own = [r for r in pilots if r.probe.gate in {g.slug for g in gates}]
+    records = [*own, *_in_order(plan, run, failed)]
     for session in sessions:
         session.close()
-    return _report(task, candidate, ctx, gates, records, sessions, options, run, clock, drawn)
+    report = _report(task, candidate, ctx, gates, records, sessions, options, run, clock, drawn, trials)
+    if options.store is None:
+        return report
+    return keep(options.store, report, task, candidate, ctx, clauses, records, trials)
 
 
-def _in_order(plan: Sequence[Probe], run: Run) -> list[Record]:
-    """Run a plan in an order that does not give it away; the records as planned."""
-    by_id = {record.probe.id: record for record in run.all(seeds.shuffled(plan, run.seed))}
+def _in_order(plan: Sequence[Probe], run: Run, failed: Sequence[Bundle]) -> list[Record]:
+    """Run a plan in an order that does not give it away, what failed before first; the records as planned."""
+    order = first.foremost(seeds.shuffled(plan, run.seed), failed)
+    by_id = {record.probe.id: record for record in run.all(order)}
     return [by_id[probe.id] for probe in plan if probe.id in by_id]
 
 
 def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -> tuple[Context, list[Record]]:
     """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
-    from dataclasses import replace
-
     values = GATES["values"]
 
     def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
@@ -326,7 +343,7 @@ def _first_call(record: Record) -> Record:
 
 def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any], records: list[Record],
             sessions: Sequence[CandidateSession], options: Options, run: Run, clock: _Clock,
-            drawn: seeds.Seed) -> Report:
+            drawn: seeds.Seed, trials: Sequence[first.Trial]) -> Report:
     kernels = sorted({str(launch.get("kernel")) for r in records
                       for launch in r.observation.facts.get("launches", [])})
     weights = next((r.observation.weights for r in records if r.observation.weights != "none"), None)

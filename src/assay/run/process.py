@@ -79,7 +79,7 @@ class Zygote:
     """
 
     def __init__(self, sandbox: str = "auto") -> None:
-        self.sandbox = _checked_mode(sandbox)
+        self.sandbox = checked_mode(sandbox)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -132,7 +132,7 @@ class Zygote:
         Raises:
             InputError: the mode is `strict` and this machine does not reach it.
         """
-        mode = self.sandbox if mode is None else _checked_mode(mode)
+        mode = self.sandbox if mode is None else checked_mode(mode)
         return sandbox.OFF if mode == "off" else sandbox.level()
 
     def spawn(self, role: str, *, options: dict[str, Any] | None = None, limits: Limits | None = None,
@@ -219,7 +219,8 @@ def _receive(sock: socket.socket, flags: int = 0) -> bytes:
         return sock.recv(4096, flags)
 
 
-def _checked_mode(mode: str) -> str:
+def checked_mode(mode: str) -> str:
+    """A mode of confinement. Raises InputError for one that is none, or that this machine does not reach."""
     if mode not in sandbox.MODES:
         raise InputError(f"unknown sandbox `{mode}`", "--sandbox", "use auto, strict or off")
     if mode == "strict" and not (found := sandbox.level()).full:

@@ -68,6 +68,7 @@ class ReferenceSession:
         self._lock = threading.Lock()
         self._weights: dict[str, Weights] = {}
         self._study: Study | None = None
+        self._found: Study | None = None
         self._declared: dict[int, Declared] = {}
         self.seconds = 0.0
 
@@ -97,17 +98,19 @@ class ReferenceSession:
         return reply.header, memoryview(reply.payload)
 
     def study(self, budget_s: float | None = None) -> Study:
-        """Study the task. Raises InputError when the task is at fault, ReferenceFailed otherwise.
+        """Study the task, once. Raises InputError when the task is at fault, ReferenceFailed otherwise.
 
         Args:
             budget_s: seconds for trying sizes; None for the study's own.
         """
+        if budget_s is None and self._found is not None:
+            return self._found
         options = {} if budget_s is None else {"budget_s": budget_s}
         header, _ = self._request({"op": "study", "options": options}, max(self._timeout, 120.0))
         if "memory" in header:
             raise InputError(f"the task does not fit in memory: {header['memory']}", self._task.shown,
                              "give it smaller sizes")
-        self._study = Study.model_validate(header["study"])
+        self._study = self._found = Study.model_validate(header["study"])
         return self._study
 
     def declare(self, study: Study, declared: dict[int, Declared]) -> None:

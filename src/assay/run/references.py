@@ -1,0 +1,59 @@
+"""Reference workers that outlive a verdict, for many candidates of few tasks."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import Any
+
+from assay.oracle.cache import TruthCache
+from assay.run.process import Zygote
+from assay.run.reference import ReferenceSession
+from assay.task import Task
+
+SESSIONS = 4
+"""Reference workers kept at once."""
+
+
+class References:
+    """The reference sessions of the tasks seen last, each with its worker, study and weights.
+
+    Not for use by two verifications at once. Use as a context manager, or call `close`.
+
+    Args:
+        zygote: the warm parent that workers are forked from.
+        limit: sessions kept.
+    """
+
+    def __init__(self, zygote: Zygote, limit: int = SESSIONS) -> None:
+        self._zygote, self._limit = zygote, limit
+        self._kept: OrderedDict[str, ReferenceSession] = OrderedDict()
+
+    def session(self, task: Task, numerics: dict[str, Any], *, device: str,
+                cache: TruthCache | None = None) -> ReferenceSession:
+        """The session of a task under some numerics; the same again for the same arguments."""
+        key = json.dumps([task.digest, task.handle, task.path, numerics, device, cache is None], sort_keys=True)
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = ReferenceSession(self._zygote, task, numerics, device=device, cache=cache)
+        self._kept[key] = found
+        while len(self._kept) > self._limit:
+            self._kept.popitem(last=False)[1].close()
+        return found
+
+    def drop(self, session: ReferenceSession) -> None:
+        """End a session that may have been interrupted in the middle of a question."""
+        for key in [k for k, kept in self._kept.items() if kept is session]:
+            del self._kept[key]
+        session.close()
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
+    def __enter__(self) -> References:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
