@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, demonstrate, judge, tolerance
+from assay.cli import about, demonstrate, judge, render, tolerance
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -30,6 +30,8 @@ app = typer.Typer(
 )
 app.command("verify")(judge.verify)
 app.command("screen")(judge.screen)
+app.command("render")(render.render)
+app.command("diff")(render.diff)
 app.command("gates")(about.gates)
 app.command("explain")(about.explain)
 app.command("schema")(about.schema)

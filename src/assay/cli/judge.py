@@ -10,6 +10,7 @@ import typer
 
 from assay.cli.output import console, json_target
 from assay.cli.progress import progress
+from assay.cli.render import report_targets, write_reports
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ def verify(
     seed: Annotated[int | None, typer.Option(metavar="N", show_default=False,
                                              help="Seed of the probes; drawn by default.")] = None,
     json: Json = None,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", show_default=False,
+                                             help="Write the report as a page.")] = None,
+    junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", show_default=False,
+                                              help="Write it as JUnit XML.")] = None,
+    sarif: Annotated[str | None, typer.Option("--sarif", metavar="FILE", show_default=False,
+                                              help="Write it as SARIF 2.1.0.")] = None,
+    markdown: Annotated[str | None, typer.Option("--markdown", metavar="FILE", show_default=False,
+                                                 help="Write a summary in GitHub's Markdown.")] = None,
     timeout: Annotated[float | None, typer.Option(metavar="S", show_default=False,
                                                   help="Seconds for everything.")] = None,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first finding that "
@@ -54,7 +63,8 @@ def verify(
 
     _exist(reference, candidate, contract)
     began = time.monotonic()
-    with json_target(json) as target, progress() as show:
+    asked = {"json": json, "html": html, "junit": junit, "sarif": sarif, "markdown": markdown}
+    with report_targets(asked) as targets, progress() as show:
         show("start", 0, 0)
         # started before anything heavy is imported here, so that both import at the same time
         with Zygote() as zygote:
@@ -69,17 +79,15 @@ def verify(
             before = time.monotonic() - began
             report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
                                  progress=show)
-        timing = report.timing
-        report = report.model_copy(update={"timing": timing.model_copy(update={
+        given = {"--contract": (contract, None), "--device": (device, "auto"), "--tier": (tier, "standard"),
+                 "--emulate": (emulate, "sm_90"), "--sandbox": (sandbox, "auto")}
+        repeated = tuple(word for name, (value, default) in given.items() if value != default
+                         for word in (name, str(value)))
+        names, timing = Names(reference, candidate, repeated), report.timing
+        report = report.model_copy(update={"names": names, "timing": timing.model_copy(update={
             "total_s": round(timing.total_s + before, 3), "start_s": round(timing.start_s + before, 3)})})
-        if target is not None:
-            target.write(report.to_json())
-    given = {"--contract": (contract, None), "--device": (device, "auto"), "--tier": (tier, "standard"),
-             "--emulate": (emulate, "sm_90"), "--sandbox": (sandbox, "auto")}
-    repeated = tuple(word for name, (value, default) in given.items() if value != default
-                     for word in (name, str(value)))
-    print_report(console(error=target is not None and target.stdout), report,
-                 Names(reference, candidate, repeated))
+        piped = write_reports(report, targets)
+    print_report(console(error=piped), report, names)
     raise typer.Exit({"contract": 0, "rejected": 1, "screened": 3}[report.label.value])
 
 

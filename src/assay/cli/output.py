@@ -42,10 +42,12 @@ class JsonTarget:
     Attributes:
         path: the file, or `-` for standard output.
         scratch: open file beside it, which replaces it when the report is complete; None to write in place.
+        option: the option that named it.
     """
 
     path: str
     scratch: str | None
+    option: str = "--json"
 
     @property
     def stdout(self) -> bool:
@@ -64,20 +66,21 @@ class JsonTarget:
                 Path(self.scratch).write_text(text, encoding="utf-8")
                 os.replace(self.scratch, self.path)
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise _unwritable(self.path, error, self.option) from None
 
 
 @contextlib.contextmanager
-def json_target(path: str | None) -> Iterator[JsonTarget | None]:
+def json_target(path: str | None, option: str = "--json") -> Iterator[JsonTarget | None]:
     """Make sure that a report can be written to `path` before any work is done for it.
 
-    A file is replaced only by a complete report. Raises InputError when the path cannot be written.
+    A file is replaced only by a complete report. Raises InputError, which names the option, when the path cannot
+    be written.
     """
     if path is None or path == "-":
         yield None if path is None else JsonTarget("-", None)
         return
     real = os.path.realpath(path)
-    target = JsonTarget(real, None)
+    target = JsonTarget(real, None, option)
     try:
         if not os.path.exists(real) or stat.S_ISREG(os.stat(real).st_mode):
             if os.path.exists(real) and not os.access(real, os.W_OK):
@@ -87,12 +90,12 @@ def json_target(path: str | None) -> Iterator[JsonTarget | None]:
             os.umask(mask)
             os.fchmod(handle, 0o666 & ~mask)
             os.close(handle)
-            target = JsonTarget(real, scratch)
+            target = JsonTarget(real, scratch, option)
         else:
             with open(real, "a", encoding="utf-8"):
                 pass
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable(path, error, option) from None
     try:
         yield target
     finally:
@@ -101,6 +104,6 @@ def json_target(path: str | None) -> Iterator[JsonTarget | None]:
                 os.unlink(target.scratch)
 
 
-def _unwritable(path: str, error: OSError) -> InputError:
-    return InputError(f"cannot write the report: {error.strerror or error}", f"--json {path}",
+def _unwritable(path: str, error: OSError, option: str) -> InputError:
+    return InputError(f"cannot write the report: {error.strerror or error}", f"{option} {path}",
                       "give a file in a folder that exists and can be written")

@@ -19,6 +19,7 @@ from assay.report.phrases import (
     effort_text,
     facts,
     gate_note,
+    names_of,
     replay_command,
     scope_text,
     verdict_text,
@@ -26,7 +27,7 @@ from assay.report.phrases import (
 from assay.report.words import OUTCOMES, REASONS, printable
 from assay.vocabulary import Label, Outcome, Tier
 
-__all__ = ["Names", "lines", "print_report", "replay_command", "to_text", "verdict_text"]
+__all__ = ["Names", "lines", "print_report", "render", "replay_command", "to_text", "verdict_text"]
 
 SLUG_WIDTH = 16
 OUTCOME_WIDTH = 13
@@ -45,6 +46,11 @@ def print_report(console: Console, report: Report, names: Names) -> None:
     """Write the whole report to a console."""
     for line in lines(report, names, width=console.width):
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def render(report: Report) -> str:
+    """The report as plain text of 80 columns."""
+    return to_text(report, names_of(report))
 
 
 def to_text(report: Report, names: Names, *, width: int = 80) -> str:

@@ -1,0 +1,34 @@
+"""What makes findings of two reports the same fault."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+
+from assay.report.model import Finding, Report
+
+Fault = tuple[str, str, str, str, int]
+"""Gate, reason, output, kernel, and a number among faults that agree in all of these."""
+
+
+def faults(report: Report) -> dict[Fault, Finding]:
+    """The findings by what stays when seeds, lines and measured numbers change, in their order."""
+    seen: Counter[tuple[str, str, str, str]] = Counter()
+    named: dict[Fault, Finding] = {}
+    for finding in report.findings:
+        key = (finding.slug, finding.reason.value, finding.output or "", str(finding.detail.get("kernel") or ""))
+        named[*key, seen[key]] = finding
+        seen[key] += 1
+    return named
+
+
+def fingerprint(task: str, fault: Fault) -> str:
+    """A name for a fault that is the same in every report on a task: 32 hexadecimal digits."""
+    text = json.dumps([task, *fault])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def fingerprints(report: Report) -> list[str]:
+    """The name of each finding of a report, in their order."""
+    return [fingerprint(report.task.id, fault) for fault in faults(report)]
