@@ -27,8 +27,17 @@ def visible(gate: Gate, records: Sequence[Record]) -> list[Record]:
     return [r for r in records if r.probe.kind != "compile" or r.probe.gate == gate.slug]
 
 
-def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool) -> tuple[GateResult, Verdict]:
-    """Judge one gate. A fault of the gate itself is its outcome `error`, never a pass."""
+def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool,
+                trials: Sequence[Sequence[Record]] = ()) -> tuple[GateResult, Verdict]:
+    """Judge one gate. A fault of the gate itself is its outcome `error`, never a pass.
+
+    Args:
+        gate: the gate.
+        ctx: what it judges with.
+        records: of the plan.
+        blocking: whether it decides the label.
+        trials: records of what failed before on this gate, each set by itself; only their findings count.
+    """
     planned = sum(1 for r in records if r.probe.gate == gate.slug)
     if ctx.study.random and gate.slug in NEED_ONE_RESULT:
         return GateResult(id=gate.id, slug=gate.slug, outcome=Outcome.NOT_APPLICABLE,
@@ -36,6 +45,11 @@ def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: b
                           note="the reference is random: only its distribution is an obligation"), Verdict()
     try:
         verdict = gate.judge(ctx, visible(gate, records))
+        for trial in trials:
+            names = {r.probe.id for r in trial}
+            again = gate.judge(ctx, visible(gate, among(records, trial)))
+            known = {(f.reason, f.output) for f in verdict.findings}
+            verdict.findings += [f for f in again.findings if f.probe in names and (f.reason, f.output) not in known]
     except Exception as error:
         note = f"{type(error).__name__}: {error}"[:300]
         return GateResult(id=gate.id, slug=gate.slug, outcome=Outcome.ERROR, reason=Reason.INTERNAL,
@@ -52,6 +66,12 @@ def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: b
         undecided={k.value: v for k, v in sorted(verdict.undecided.items())}, note=verdict.note,
         findings=len(verdict.findings),
     ), verdict
+
+
+def among(records: Sequence[Record], trial: Sequence[Record]) -> list[Record]:
+    """The records of a plan with those of a trial in place of their own kind, so that its controls stay."""
+    kinds = {(r.probe.gate, r.probe.kind) for r in trial}
+    return [*(r for r in records if (r.probe.gate, r.probe.kind) not in kinds), *trial]
 
 
 CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights": Reason.WEIGHTS}
@@ -97,14 +117,20 @@ def is_blocking(gate: Gate, ctx: Context) -> bool:
 def make_report(
     gates: Sequence[Gate], ctx: Context, records: Sequence[Record], *, task: TaskInfo, candidate: CandidateInfo,
     scope: str, environment: dict[str, Any], timing: Timing, seed_commitment: str = "", seed_nonce: str = "",
-    source: str = "",
+    source: str = "", trials: Sequence[tuple[str, Sequence[Record]]] = (),
 ) -> Report:
-    """Judge every gate and put the verdict together. `source` is the candidate's, for lines that findings name."""
+    """Judge every gate and put the verdict together.
+
+    `source` is the candidate's, for lines that findings name. `trials` are records of what other candidates of
+    the task failed on before, each set with the slug of the gate that they failed; they can add findings and
+    nothing else.
+    """
     results, findings = [], []
     rejected = False
     for gate in gates:
         blocking = is_blocking(gate, ctx)
-        result, verdict = gate_result(gate, ctx, records, blocking)
+        again = [trial for slug, trial in trials if slug == gate.slug]
+        result, verdict = gate_result(gate, ctx, records, blocking, again)
         results.append(result)
         findings += verdict.findings
         rejected = rejected or any(rejects(f, ctx, blocking) for f in verdict.findings)
@@ -116,18 +142,19 @@ def make_report(
         label = Label.SCREENED
     else:
         label = Label.CONTRACT
-    probes = {r.probe.id: r.probe for r in records}
+    by_id = {r.probe.id: r for r in [*records, *(r for _, trial in trials for r in trial)]}
     needed = {f.probe for f in findings}
     unmodelled = sorted({name for r in records for t in r.truths for name in t.unmodelled})
     return Report(
         label=label, scope=scope, tier=ctx.tier.value, task=task, candidate=candidate, gates=tuple(results),
-        findings=illustrated(findings, {r.probe.id: r for r in records}, source),
-        precision=fingerprints(records), probes={k: v for k, v in sorted(probes.items()) if k in needed},
+        findings=illustrated(findings, by_id, source),
+        precision=fingerprints(records), probes={k: by_id[k].probe for k in sorted(by_id) if k in needed},
         coverage=Coverage(
             probes_planned=len(records),
             probes_run=sum(1 for r in records if r.observation.status != "not_run"),
             probes_undecided=sum(1 for r in records if not r.comparable and r.observation.status != "raised"),
             gates_passed=len(passed), gates_undecided=len(open_gates),
+            probes_replayed=sum(len(trial) for _, trial in trials),
             gates_need_gpu=tuple(r.slug for r in results if r.outcome is Outcome.NOT_APPLICABLE
                                  and r.reason is Reason.NEEDS_GPU),
             unmodelled=tuple(unmodelled),

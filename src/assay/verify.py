@@ -73,6 +73,8 @@ class Options:
         lanes: candidate processes at a time.
         cache: keep truths on disk, and take them from there, where candidates are confined from them.
         nonce: hexadecimal digits that hide `seed` in the report's commitment; empty for a seed that is no secret.
+        store: folder of the store that keeps the verdict, and whose failures of the task are tried first; None
+            keeps nothing.
     """
 
     device: str = "auto"
@@ -88,6 +90,7 @@ class Options:
     patience: float = 10.0
     cache: bool = True
     nonce: str = ""
+    store: str | None = None
 
 
 @dataclass
@@ -357,6 +360,7 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
                                 line=entry_line(candidate.source, sessions[0].entry or candidate.entry or ""),
                                 sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights),
         scope=scope, environment=environment, source=candidate.source,
+        trials=[(t.bundle.gate, t.records) for t in trials],
         seed_commitment=drawn.commitment, seed_nonce=drawn.nonce,
         timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),

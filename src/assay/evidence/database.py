@@ -64,7 +64,8 @@ def _open(path: Path) -> sqlite3.Connection:
 def _create(directory: Path) -> None:
     """Make an empty store under another name, and give it its own name when it is complete."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # a candidate that runs as another user finds it shut
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with lock(directory, exclusive=True):
             path = directory / FILE
             if path.exists():

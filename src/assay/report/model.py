@@ -115,6 +115,8 @@ class Coverage(Frozen):
     """Probes the candidate answered or failed on."""
     probes_undecided: int
     """Probes that decided nothing."""
+    probes_replayed: int = 0
+    """Probes that other candidates of the task failed before, tried beside the plan."""
     gates_passed: int
     """Gates with outcome `pass`."""
     gates_undecided: int
