@@ -15,13 +15,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from common import write_result
-
 from assay.contract import Contract
 from assay.pool import Done, Job, Pool
 from assay.report.model import Report
 from assay.verify import Options, load_pair
 from assay.vocabulary import EffortTier
+from common import write_result
 
 ROOT = Path(__file__).resolve().parent.parent
 LABELS = {"accept": "contract", "reject": "rejected"}
