@@ -41,6 +41,7 @@ from assay.oracle.truth import (
     IndexTruth,
     Kind,
     LeafTruth,
+    all_finite,
     classes,
     pool,
 )
@@ -53,6 +54,8 @@ WIDE = 1.0 + POOLED
 """That width in units of λ times the spread."""
 MEMORY = 2 << 30
 """Bytes that the stacks of one pass may take, estimated from inputs, parameters and outputs."""
+PIECE = 1 << 14
+"""Numbers of a result whose deviations are added up while they stay in a processor's cache."""
 FP64_GAIN = 2.0**13
 """Perturbations of one fp64 rounding would drown in the replay's own; they are enlarged by this factor."""
 
@@ -355,12 +358,8 @@ def _add(
             torch.view_as_real(versions.resolve_conj()),
             torch.view_as_real(exact.resolve_conj()),
         )
-    square = torch.zeros_like(exact)
-    for version in versions:
-        # Run by run: a temporary as large as the stack would cost more than the arithmetic.
-        deviation = version - exact
-        square.addcmul_(deviation, deviation)
-    if not bool(torch.isfinite(square).all()):
+    square = _squares(versions, exact)
+    if not all_finite(square):
         total.changed |= (classes(versions) != classes(exact)).any(0)
         finite = torch.nan_to_num(versions - exact, nan=0.0, posinf=0.0, neginf=0.0)
         square = finite.square().sum(0)
@@ -368,6 +367,30 @@ def _add(
     if keep:
         sizes = torch.nan_to_num(versions - exact, nan=0.0, posinf=0.0, neginf=0.0)
         total.sizes.append(sizes.abs() / gain)
+
+
+def _squares(versions: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Sum over the runs of the squared deviations, shape of `exact`.
+
+    Run by run, and large results piece by piece: a temporary as large as the stack, or as one run, would cost
+    more than the arithmetic.
+    """
+    square = torch.zeros_like(exact, memory_format=torch.contiguous_format)
+    n = exact.numel()
+    if n <= PIECE or not (exact.is_contiguous() and versions.is_contiguous()):
+        for version in versions:
+            deviation = version - exact
+            square.addcmul_(deviation, deviation)
+        return square
+    flat, rows, sums = exact.view(-1), versions.view(versions.shape[0], n), square.view(-1)
+    scratch = torch.empty(PIECE, dtype=exact.dtype, device=exact.device)
+    for lo in range(0, n, PIECE):
+        hi = min(n, lo + PIECE)
+        deviation, piece, part = scratch[: hi - lo], flat[lo:hi], sums[lo:hi]
+        for row in rows:
+            torch.sub(row[lo:hi], piece, out=deviation)
+            part.addcmul_(deviation, deviation)
+    return square
 
 
 def _kind(value: Any) -> Kind:

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.oracle.arithmetic import DTYPE, FORMAT, UNIT, Arithmetic, is_real_or_complex, round_to, wide_dtype
 from assay.oracle.noise import WINDOW, Noise
+from assay.oracle.truth import finite_or_zero
 
 Rule = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any]], Any]
 """Executes one operator: (replay, overload, args, kwargs) -> what the operator returns."""
@@ -435,7 +436,12 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         stack = self.stack(out)
         if self.runs * out.numel() > WINDOW:
             # Run by run, so that no window has to be put together from pieces.
-            stack = self.materialise(out) if stack is None else stack
+            if stack is None:
+                stack = torch.empty((self.runs, *out.shape), dtype=out.dtype, device=out.device)
+                for version in stack:
+                    torch.mul(out, self.noise.factor(tuple(out.shape), amount, out.device), out=version)
+                self.attach(out, stack)
+                return out
             for version in stack:
                 version.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
             return out
@@ -450,8 +456,7 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Perturb `out` by u · scale (float64, broadcastable to out), an absolute size; returns `out`."""
         if (not self.runs and not self.serial) or out.numel() == 0:
             return out
-        scale = torch.nan_to_num(scale, nan=0.0, posinf=0.0, neginf=0.0) * (self.unit * self.gain)
-        return self.shift(out, scale)
+        return self.shift(out, finite_or_zero(scale) * (self.unit * self.gain))
 
     def shift(self, out: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
         """Perturb `out` by noise of standard deviation `deviation`, gain included."""
@@ -467,9 +472,15 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             real.add_(deviation * self.noise.unit(tuple(real.shape), real.device))
             return out
         if self.runs * real.numel() > WINDOW and self.only is None:
-            for version in self.materialise(out):
-                target = torch.view_as_real(version) if out.is_complex() else version
-                target.addcmul_(deviation, self.noise.unit(tuple(real.shape), real.device))
+            if self.has_stack(out) or out.is_complex():
+                for version in self.materialise(out):
+                    target = torch.view_as_real(version) if out.is_complex() else version
+                    target.addcmul_(deviation, self.noise.unit(tuple(real.shape), real.device))
+                return out
+            fresh = torch.empty((self.runs, *out.shape), dtype=out.dtype, device=out.device)
+            for version in fresh:
+                torch.addcmul(out, deviation, self.noise.unit(tuple(out.shape), out.device), out=version)
+            self.attach(out, fresh)
             return out
         xi = self.noise.unit((self.runs, *real.shape), real.device)
         if self.only is not None:

@@ -59,26 +59,41 @@ def partial_sums(x: torch.Tensor, unit: float) -> torch.Tensor:
     if n < 2:
         return x.new_zeros(x.shape[:-1])
     sums = x.cumsum(-1)
-    total = sums[..., -1:]
-    # Partial sums from the right, of 2 to n terms: the total minus what lies to the left of them.
-    right = torch.cat([total, total - sums[..., :-2]], -1) if n > 2 else total
-    worst = torch.maximum(sums[..., 1:].square().sum(-1), right.square().sum(-1))
+    total = sums[..., -1]
+    later = sums[..., 1:]
+    forward = torch.linalg.vector_norm(later, dim=-1).square()
+    # Partial sums from the right, of 2 to n terms: the total, and it minus what lies to the left of them. Their
+    # squares are multiplied out; what that loses is small beside the total's own square, which `forward` has.
+    backward = total.square()
+    if n > 2:
+        left = sums[..., : n - 2]
+        squares = torch.linalg.vector_norm(left, dim=-1).square()
+        backward = backward + ((n - 2) * backward - 2.0 * total * left.sum(-1) + squares).clamp_(min=0.0)
+    worst = torch.maximum(forward, backward)
     for lanes in LANES:
         if n >= 2 * lanes:
             worst = torch.maximum(worst, _lane_squares(x, lanes))
-    scale = INDEPENDENT * worst.sqrt()
-    peak = sums.abs().amax(-1)
+    scale = INDEPENDENT * worst.sqrt_()
+    low, high = torch.aminmax(sums, dim=-1)
+    peak = torch.maximum(low.neg_(), high)
     correlated = repetition(x, GRAIN * unit * peak)
     if bool((correlated > 1.0).any()):
-        size = torch.maximum(sums.abs().sum(-1), right.abs().sum(-1))
+        right = (total.unsqueeze(-1) - sums[..., : n - 2]).abs_().sum(-1) + total.abs()
+        size = torch.maximum(sums.abs().sum(-1), right)
         scale = torch.maximum(scale, torch.minimum(scale * correlated.sqrt(), CORRELATED * size))
-    smallest = float(torch.where(x == 0, math.inf, x.abs()).amin()) if x.numel() else math.inf
-    if smallest < 2.0 * unit * float(peak.amax()):
+    limit = float(peak.amax()) if peak.numel() else 0.0
+    if _has_tiny(x, 2.0 * unit * limit):
         lost_left = torch.where(x[..., 1:].abs() < unit * sums[..., :-1].abs(), x[..., 1:], 0.0).sum(-1)
-        after = total - sums[..., :-1]
+        after = total.unsqueeze(-1) - sums[..., :-1]
         lost_right = torch.where(x[..., :-1].abs() < unit * after.abs(), x[..., :-1], 0.0).sum(-1)
         scale = scale + torch.maximum(lost_left.abs(), lost_right.abs()) / unit
     return scale
+
+
+def _has_tiny(x: torch.Tensor, limit: float) -> bool:
+    """Whether some element of `x` is not zero and of smaller size than `limit`."""
+    size = x.abs()
+    return bool(((size < limit) & (size > 0.0)).any())
 
 
 def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
@@ -87,7 +102,7 @@ def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
     length = math.ceil(n / lanes)
     padded = torch.nn.functional.pad(x, (0, length * lanes - n)) if length * lanes != n else x
     inner = padded.reshape(*x.shape[:-1], length, lanes).cumsum(-2)
-    within = inner[..., 1:, :].square().sum((-1, -2))
+    within = torch.linalg.vector_norm(inner[..., 1:, :].flatten(-2), dim=-1).square()
     return within + inner[..., -1, :].cumsum(-1)[..., 1:].square().sum(-1)
 
 

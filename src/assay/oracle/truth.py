@@ -107,7 +107,7 @@ class LeafTruth:
     @property
     def magnitude(self) -> torch.Tensor:
         """|y| with non-finite values as 0, shape of `spread`."""
-        size = torch.nan_to_num(self.y.abs().double(), nan=0.0, posinf=0.0, neginf=0.0)
+        size = finite_or_zero(self.y.abs().double())
         return size.unsqueeze(-1).expand(self.spread.shape) if self.kind == "complex" else size
 
     @property
@@ -230,6 +230,17 @@ class Evaluation:
         )
 
 
+def all_finite(x: torch.Tensor) -> bool:
+    """Whether no element of real `x` is NaN or infinite."""
+    # NaN and infinity survive a sum, which is one pass; the converse fails only where the sum overflows
+    return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def finite_or_zero(x: torch.Tensor) -> torch.Tensor:
+    """Real `x` with NaN and infinities as 0; `x` itself where there are none."""
+    return x if all_finite(x) else torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def classes(x: torch.Tensor) -> torch.Tensor:
     """Class of each element, int8: 0 finite, 1 NaN, 2 +Inf, 3 -Inf; complex input gains a dimension of 2."""
     if x.is_complex():
@@ -237,6 +248,8 @@ def classes(x: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return torch.zeros(x.shape, dtype=torch.int8, device=x.device)
     kind = torch.zeros(x.shape, dtype=torch.int8, device=x.device)
+    if all_finite(x):
+        return kind
     kind[torch.isnan(x)] = 1
     kind[x == math.inf] = 2
     kind[x == -math.inf] = 3

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from assay.oracle import memory
 from assay.probe.backward import parsed
 from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw
@@ -60,6 +61,7 @@ class _State:
 def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
     """Answer requests until the judge closes the channel."""
     torch.set_num_threads(1)
+    memory.keep_freed()
     state = _State(spec["options"])
     handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": _truth,
                 "screen": _screen}
@@ -81,6 +83,8 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
                 header = {"memory": str(error)[:500]}
         header["token"] = frame.header.get("token")
         wire.send(sock, header, chunks)
+        del chunks
+        memory.give_back()
 
 
 def _out_of_memory(text: str) -> bool:
