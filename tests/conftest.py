@@ -10,8 +10,9 @@ import pytest
 
 from assay.run.process import Zygote
 
-# no test reads what another run left
+# no test reads what another run left, or leaves something where it is run
 os.environ["ASSAY_CACHE_DIR"] = ""
+os.environ["ASSAY_STORE"] = ""
 
 
 def pytest_configure(config: pytest.Config) -> None:

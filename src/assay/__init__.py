@@ -79,6 +79,7 @@ def verify(
     fail_fast: bool = False,
     emulate: str = "sm_90",
     sandbox: str = "auto",
+    store: str | PathLike[str] | None = None,
 ) -> Report:
     """Decide whether a candidate is the same program as its reference.
 
@@ -100,6 +101,8 @@ def verify(
         emulate: device that emulation answers as, such as `sm_90`.
         sandbox: how the candidate is confined: `auto` as far as this machine can, `strict` fully or not at all,
             `off`.
+        store: folder of a store that keeps the verdict, so that `assay replay` shows its findings again, and
+            whose failures of the task are tried first; None keeps nothing.
 
     Raises:
         InputError: the task, the contract or an argument is at fault.
@@ -109,7 +112,7 @@ def verify(
 
     task, found = accept.pair(reference, candidate, inputs, init)
     options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
-                             fail_fast=fail_fast, emulate=emulate, sandbox=sandbox)
+                             fail_fast=fail_fast, emulate=emulate, sandbox=sandbox, store=store)
     clauses = accept.contract(contract)
     return warm.call(
         lambda zygote: verify_task(task, found, contract=clauses, options=options, zygote=zygote))

@@ -113,7 +113,8 @@ def variant(name: str | ScreenVariant) -> ScreenVariant:
 
 def options(*, device: str = "auto", tier: str = "standard", only: str | Iterable[str] | None = None,
             seed: int | None = None, timeout: float | None = None, fail_fast: bool = False,
-            emulate: str = "sm_90", sandbox: str = "auto", cache: bool = True) -> Options:
+            emulate: str = "sm_90", sandbox: str = "auto", cache: bool = True,
+            store: str | os.PathLike[str] | None = None) -> Options:
     """Checked options of a verification. Raises InputError."""
     if sandbox not in MODES:
         raise InputError(f"unknown sandbox `{sandbox}`{nearest(sandbox, MODES)}", "--sandbox",
@@ -124,7 +125,7 @@ def options(*, device: str = "auto", tier: str = "standard", only: str | Iterabl
         raise InputError(f"seed {seed} is out of range", "--seed", "use 0 to 2**63 - 1")
     return Options(device=device, tier=_member(EffortTier, tier, "--tier"), only=gates(only), seed=seed,
                    timeout=timeout, fail_fast=fail_fast, target=target(emulate),
-                   sandbox=sandbox, cache=cache)
+                   sandbox=sandbox, cache=cache, store=None if store is None else os.fspath(store))
 
 
 def _member(kind: type[T], name: Any, where: str) -> T:

@@ -262,7 +262,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     run.on_record = on_record
     failed = first.earlier(options.store, task, ctx)
     # a given seed stands for exactly its own plan, in whatever order
-    trials = first.trials(failed if options.seed is None else [], run, [g.slug for g in gates],
+    given = options.seed is not None and not options.nonce
+    trials = first.trials([] if given else failed, run, [g.slug for g in gates],
                           lambda trial: decisive(trial.records))
     if trials and decisive(trials[-1].records):
         run.budget.deadline = 0.0

@@ -6,11 +6,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from tests.evidence.made import evidence_of, report_of, task_and_candidate
 
 from assay.contract import Contract
 from assay.evidence import Store, StoreDamaged, StoreError, StoreUnwritable
 from assay.task import Candidate, Task
-from tests.evidence.made import evidence_of, report_of, task_and_candidate
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli import evidence
 from assay.cli.output import console, json_target
 from assay.cli.progress import progress
 from assay.cli.render import report_targets, write_reports
@@ -53,6 +54,8 @@ def verify(
     emulate: Emulate = "sm_90",
     sandbox: Annotated[str, typer.Option(help="How candidates are confined: auto, strict or off.")] = "auto",
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate the reference anew.")] = False,
+    store: evidence.StoreDirectory = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing, and try no earlier failures.")] = False,
 ) -> None:
     """Decide whether CANDIDATE is the same program as REFERENCE.
 
@@ -62,9 +65,10 @@ def verify(
     from assay.run.process import Zygote
 
     _exist(reference, candidate, contract)
+    kept = evidence.directory(store, none=no_store)
     began = time.monotonic()
     asked = {"json": json, "html": html, "junit": junit, "sarif": sarif, "markdown": markdown}
-    with report_targets(asked) as targets, progress() as show:
+    with report_targets(asked) as targets, progress() as show, evidence.warnings_told():
         show("start", 0, 0)
         # started before anything heavy is imported here, so that both import at the same time
         with Zygote() as zygote:
@@ -75,7 +79,8 @@ def verify(
             task, found = accept.pair(Path(reference), Path(candidate))
             clauses = accept.contract(None if contract is None else Path(contract))
             options = accept.options(device=device, tier=tier, only=only, seed=seed, timeout=timeout,
-                                     fail_fast=fail_fast, emulate=emulate, sandbox=sandbox, cache=not no_cache)
+                                     fail_fast=fail_fast, emulate=emulate, sandbox=sandbox, cache=not no_cache,
+                                     store=kept)
             before = time.monotonic() - began
             report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
                                  progress=show)
@@ -83,7 +88,7 @@ def verify(
                  "--emulate": (emulate, "sm_90"), "--sandbox": (sandbox, "auto")}
         repeated = tuple(word for name, (value, default) in given.items() if value != default
                          for word in (name, str(value)))
-        names, timing = Names(reference, candidate, repeated), report.timing
+        names, timing = Names(reference, candidate, repeated, evidence.words(kept)), report.timing
         report = report.model_copy(update={"names": names, "timing": timing.model_copy(update={
             "total_s": round(timing.total_s + before, 3), "start_s": round(timing.start_s + before, 3)})})
         piped = write_reports(report, targets)

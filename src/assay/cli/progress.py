@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PHASES = {"start": "starting workers", "study": "studying the task", "pilot": "first call",
-          "probes": "probing", "screen": "screening"}
+          "probes": "probing", "screen": "screening", "replay": "replaying", "verify": "verifying"}
 LOG_SECONDS = 10.0
 
 

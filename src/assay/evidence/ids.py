@@ -31,8 +31,8 @@ def finding_id(report: Report, finding: Finding) -> str:
 
 
 def verdict_id(report: Report) -> str:
-    """Name of a verdict: everything in its report but the seconds spent."""
-    return data_digest(report.model_dump(mode="json", exclude={"timing"}))[:VERDICT_DIGITS]
+    """Name of a verdict: everything in its report but the seconds spent and what files were called."""
+    return data_digest(report.model_dump(mode="json", exclude={"timing", "names"}))[:VERDICT_DIGITS]
 
 
 def with_ids(report: Report) -> Report:

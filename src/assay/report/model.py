@@ -195,11 +195,13 @@ class Names:
         reference: the reference as given.
         candidate: the candidate as given.
         options: further options of the command that a replay needs, such as `--contract FILE`.
+        store: folder of the store that kept the verdict; empty for the default one, or where nothing was kept.
     """
 
     reference: str
     candidate: str
     options: tuple[str, ...] = ()
+    store: str = ""
 
 
 class Report(Frozen):

@@ -168,8 +168,15 @@ def why(finding: Finding) -> str:
     return "; ".join(parts)
 
 
+def command(report: Report, names: Names) -> str:
+    """The command that asks for the same verdict again."""
+    return shlex.join(["assay", "verify", names.reference, names.candidate, "--seed", str(report.seed), *names.options])
+
+
 def replay_command(report: Report, finding: Finding, names: Names) -> str:
-    """The command that shows a finding again: the same seed, and the gates whose probes are needed."""
+    """The command that shows a finding again: from the store, or by the same seed and the gates that are needed."""
+    if finding.id:
+        return shlex.join(["assay", "replay", finding.id, *(["--store", names.store] if names.store else [])])
     probe = report.probes.get(finding.probe)
     wanted = [finding.slug]
     known = {gate.slug for gate in report.gates}
