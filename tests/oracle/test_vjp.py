@@ -14,6 +14,22 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+class SelfAttention(nn.Module):
+    """Attention of a sequence (B, S, 16) to itself, its fused operator chosen inside torch."""
+
+    def __init__(self, padding: bool = False, causal: bool = False) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.padding, self.causal = padding, causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = x.shape[1]
+        mask = torch.full((size, size), float("-inf")).triu(1) if self.causal else None
+        padding = torch.arange(size).expand(x.shape[0], size) >= size - 3 if self.padding else None
+        out: torch.Tensor = self.attention(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)[0]
+        return out
+
+
 CASES: dict[str, tuple[Callable[[], Callable[..., object]], tuple[torch.Tensor, ...]]] = {
     "softmax": (lambda: nn.Softmax(-1), (draw(16, 64),)),
     "layer norm": (lambda: nn.LayerNorm(64), (draw(16, 64),)),
@@ -25,6 +41,12 @@ CASES: dict[str, tuple[Callable[[], Callable[..., object]], tuple[torch.Tensor, 
     "attention": (
         lambda: lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
         tuple(draw(2, 12, 16, seed=i) for i in range(3)),
+    ),
+    "attention module": (lambda: SelfAttention(), (draw(2, 12, 16),)),
+    "attention module, padded": (lambda: SelfAttention(padding=True), (draw(2, 12, 16),)),
+    "attention module, causal": (lambda: SelfAttention(causal=True), (draw(2, 12, 16),)),
+    "encoder layer": (
+        lambda: nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), (draw(2, 12, 16),)
     ),
     "recurrent": (lambda: nn.LSTM(8, 8), (draw(5, 2, 8),)),
     "average pool": (lambda: nn.AvgPool2d(3, 2, 1), (draw(2, 3, 8, 8),)),

@@ -243,6 +243,16 @@ def attention(
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
         value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    weights = _weights(query, key, mask, causal, factor)
+    if dropout > 0.0:
+        weights = torch.nn.functional.dropout(weights, dropout, True)
+    return torch.matmul(weights, value)
+
+
+def _weights(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, factor: float
+) -> torch.Tensor:
+    """Softmax of the scaled scores, shape (..., L, S)."""
     scores = torch.matmul(query, key.transpose(-2, -1)) * factor
     if causal:
         lower = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
@@ -258,20 +268,20 @@ def attention(
     if empty is not None:
         # torch gives rows that are masked out entirely the value 0, not NaN.
         weights = weights.masked_fill(empty, 0.0)
-    if dropout > 0.0:
-        weights = torch.nn.functional.dropout(weights, dropout, True)
-    return torch.matmul(weights, value)
+    return weights
+
+
+def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of an operator by name, defaults included."""
+    given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
+    given.update(zip((a.name for a in func._schema.arguments), args, strict=False))
+    return {**given, **kwargs}
 
 
 def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Fused attention operators of any device, by their named arguments."""
-    args = replay.widen(args)
-    name = str(func._schema.name).split("::")[1]
-    replay.ops[name] += 1
-    names = [a.name for a in func._schema.arguments]
-    given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
-    given.update(zip(names, args, strict=False))
-    given.update(kwargs)
+    given = _named(func, replay.widen(args), kwargs)
+    replay.ops[str(func._schema.name).split("::")[1]] += 1
     mask = given.get("attn_mask", given.get("attn_bias"))
     with replay.inside():
         out = attention(
@@ -290,6 +300,28 @@ def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[st
     # The others (log-sum-exp, generator state) serve the fused backward, which is not used in a replay.
     rest: list[Any] = [torch.empty(0, device=out.device)] * (returns - 1)
     return (out, *rest)
+
+
+def _attention_backward(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Gradients by query, key and value of a fused attention, in its mathematical form: the weights again,
+    then the backward of each product and of the softmax.
+
+    It is reached where the fused operator was chosen below what `Surface` sees, as in `nn.MultiheadAttention`.
+    """
+    given = _named(func, replay.widen(args), kwargs)
+    if float(given.get("dropout_p") or 0.0) > 0.0:
+        # which weights were dropped is known to the fused forward alone
+        raise NotImplementedError("the backward of a fused attention with dropout")
+    replay.ops[str(func._schema.name).split("::")[1]] += 1
+    query, key, value, grad = given["query"], given["key"], given["value"], given["grad_out"]
+    scale = given.get("scale")
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    with replay.inside():
+        weights = _weights(query, key, given.get("attn_mask"), bool(given.get("is_causal", False)), factor)
+        by_weights = torch.matmul(grad, value.transpose(-2, -1))
+        by_scores = torch.ops.aten._softmax_backward_data(by_weights, weights, -1, weights.dtype) * factor
+        return (torch.matmul(by_scores, key), torch.matmul(by_scores.transpose(-2, -1), query),
+                torch.matmul(weights.transpose(-2, -1), grad))
 
 
 def _convolution_backward(
@@ -329,6 +361,7 @@ for _name in ("convolution", "_convolution", "convolution_overrideable", "mkldnn
     if _name in ("convolution", "_convolution"):
         RULES[f"aten::{_name}"] = _convolution
 BATCHED["aten::convolution"] = _batched_convolution
+RULES["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = _attention_backward
 for _name in (
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention",
