@@ -1,0 +1,22 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+DTYPE = torch.float32
+ROWS = 12
+COLS = 75
+
+
+class Model(nn.Module):
+    """Piecewise form of swish."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.hardswish(x)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS).to(DTYPE)]
+
+
+def get_init_inputs():
+    return []

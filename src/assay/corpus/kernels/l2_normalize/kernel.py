@@ -1,0 +1,27 @@
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def l2_normalize_kernel(x_ptr, out_ptr, n_cols, stride_row, stride_col, BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK_SIZE).to(tl.int64)
+    mask = cols < n_cols
+    x = tl.load(x_ptr + row * stride_row + cols * stride_col, mask=mask, other=0.0).to(tl.float32)
+    norm = tl.sqrt(tl.sum(x * x, axis=0))
+    norm = tl.where(norm < 1e-6, 1e-6, norm)
+    out = x / norm
+    tl.store(out_ptr + row * n_cols + cols, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, cols = x.shape
+        out = torch.empty((rows, cols), device=x.device, dtype=x.dtype)
+        if out.numel() == 0:
+            return out
+        block = triton.next_power_of_2(cols)
+        l2_normalize_kernel[(rows,)](x, out, cols, x.stride(0), x.stride(1), BLOCK_SIZE=block)
+        return out

@@ -1,0 +1,22 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+DTYPE = torch.float32
+ROWS = 12
+COLS = 75
+
+
+class Model(nn.Module):
+    """Logistic function."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(x)
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS).to(DTYPE)]
+
+
+def get_init_inputs():
+    return []
