@@ -4,6 +4,7 @@
     python benchmarks/contract.py --sample 30 --jobs 2             # thirty of them, spread evenly
     python benchmarks/contract.py --jobs 16 --seconds 540          # stop after nine minutes; the same command
                                                                    # again goes on where it stopped
+    python benchmarks/contract.py --folder PROBLEMS --out found.json --rows found.jsonl   # problem files at hand
     PYTHONPATH=src:WHEELS ASSAY_COMMIT=HASH python3 benchmarks/contract.py --jobs 16 --seconds 540 \\
         --rows build/contract.jsonl --out $OUT/contract.json       # where assay is not installed
 
@@ -274,7 +275,12 @@ def tell(found: dict[str, Any]) -> None:
 
 def chosen(options: argparse.Namespace) -> list[Work]:
     """The tasks asked for."""
-    tasks = [t for t in generated().tasks() if any(t.name.startswith(o) for o in options.only or [""])]
+    tasks = generated().tasks()
+    if options.folder:
+        files = sorted(options.folder.rglob("*.py"))
+        tasks = [generated().Task(str(f.relative_to(options.folder).with_suffix("")), f.read_text("utf-8"))
+                 for f in files]
+    tasks = [t for t in tasks if any(t.name.startswith(o) for o in options.only or [""])]
     if options.sample and options.sample < len(tasks):
         tasks = [tasks[i * len(tasks) // options.sample] for i in range(options.sample)]
     return [work_of(task, options) for task in tasks]
@@ -284,9 +290,10 @@ def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--tier", default="standard", choices=[t.value for t in EffortTier])
+    parser.add_argument("--folder", type=Path, help="problem files in place of generated ones")
     parser.add_argument("--only", nargs="+", help="tasks whose names start with one of these")
     parser.add_argument("--sample", type=int, default=0, help="so many tasks, spread evenly; 0 for all")
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--seed", type=int, default=1)
