@@ -223,7 +223,9 @@ def _at(ctx: Context, group: tuple[str, ...], goal: int) -> Length | None:
         _, largest = max(shrinkable)
         sizes.update(dict.fromkeys(largest, _half(by_name[largest[0]], sizes)))
     before = max(1, sum(study.elements(ctx.sizes)))
-    if ctx.call_seconds * sum(study.elements(sizes)) / before > SLOW_SECONDS:
+    # a loop that takes the lengthened size step by step grows with it, however few elements there are
+    growth = max(sum(study.elements(sizes)) / before, value / max(1, current))
+    if ctx.call_seconds * growth > SLOW_SECONDS:
         return None
     return Length(f"{head.name}={value}", sizes, value)
 
