@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, demonstrate, evidence, judge, render, tolerance
+from assay.cli import about, demonstrate, evidence, gate, judge, render, tolerance
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -39,6 +39,7 @@ app.command("doctor")(about.doctor)
 app.command("demo")(demonstrate.demo)
 app.command("replay")(evidence.replay)
 app.add_typer(evidence.app, name="store")
+app.command("gate")(gate.gate)
 app.command("oracle")(tolerance.oracle)
 app.command("calibrate")(tolerance.calibrate)
 app.command("prompt")(contract.prompt)

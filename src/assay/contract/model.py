@@ -217,7 +217,7 @@ class Contract(Clause):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(_explain(cls, error), where, "correct the contract") from None
+            raise InputError(explain_fault(cls, error), where, "correct the contract") from None
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -234,9 +234,11 @@ class Contract(Clause):
         return cls.from_data(data, str(path))
 
 
-def _explain(model: type[BaseModel], error: ValidationError) -> str:
-    """One line for the first fault of a contract, with the nearest right key."""
-    fault = error.errors()[0]
+def explain_fault(model: type[BaseModel], error: ValidationError) -> str:
+    """One line for the first fault of a file of tables, with the nearest right key."""
+    faults = error.errors()
+    # a misspelt key is also a missing one, and the spelling is what there is to repair
+    fault = next((each for each in faults if each["type"] == "extra_forbidden"), faults[0])
     path = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "value_error":
         return f"{path}: {str(fault['msg']).removeprefix('Value error, ')}"
@@ -255,9 +257,9 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
         if not (isinstance(current, type) and issubclass(current, BaseModel)):
             arguments = get_args(current)
-            if get_origin(current) is not dict:
+            if get_origin(current) not in (dict, tuple):
                 return []
-            current = arguments[1]
+            current = arguments[1] if get_origin(current) is dict else arguments[0]
             continue
         field = current.model_fields.get(part)
         if field is None:
