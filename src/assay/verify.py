@@ -98,6 +98,7 @@ class _Clock:
     began: float = field(default_factory=time.monotonic)
     start: float = 0.0
     study: float = 0.0
+    judging: float = 0.0
 
 
 def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None = None,
@@ -245,7 +246,9 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     progress("pilot", 0, 0)
     ctx, pilots = _pilot(ctx, run, sessions[0], options.patience)
     gates = chosen_gates(BATTERY, contract, options.only)
+    began = time.monotonic()
     plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]
+    clock.judging = time.monotonic() - began
     done = len(pilots)
     total = done + len(plan)
 
@@ -354,7 +357,8 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
     environment = describe_environment(ctx.device, options.target)
     environment["sandbox"] = sessions[0].level.to_json()
     scope = "cpu-emulation" if ctx.device == "cpu" else str(environment["gpu"])
-    return make_report(
+    began = time.monotonic()
+    report = make_report(
         gates, ctx, records,
         task=TaskInfo(id=task.id, format=task.format, sha256=task.digest, weak=tuple(ctx.study.weak)),
         candidate=CandidateInfo(language=candidate.language, entry=sessions[0].entry or candidate.entry or "",
@@ -365,8 +369,13 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
         seed_commitment=drawn.commitment, seed_nonce=drawn.nonce,
         timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),
-                      candidate_s=round(run.candidate_seconds, 3)),
+                      candidate_s=round(run.candidate_seconds, 3),
+                      load_s=round(sum(s.load_seconds for s in sessions), 3)),
     )
+    judging = clock.judging + time.monotonic() - began
+    timing = report.timing.model_copy(update={"judging_s": round(judging, 3),
+                                              "total_s": round(time.monotonic() - clock.began, 3)})
+    return report.model_copy(update={"timing": timing})
 
 
 def _target(device: str, options: Options) -> str:

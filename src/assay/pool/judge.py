@@ -18,6 +18,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+
 from assay import seeds
 from assay.errors import InputError
 from assay.pool.model import Job
@@ -55,6 +57,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminated)
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # judges compare side by side: threads of each would only wait for each other
+    torch.set_num_threads(1)
     channel = Connection(int(sys.argv[1]))
     if os.getppid() != parent:
         sys.exit(0)

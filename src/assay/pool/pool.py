@@ -40,7 +40,7 @@ class _Judge:
 
     def __init__(self, number: int, sandbox: str, gpu: str | None) -> None:
         ours, theirs = socket.socketpair()
-        environment = dict(os.environ)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         self.process = subprocess.Popen(

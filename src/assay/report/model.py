@@ -142,6 +142,10 @@ class Timing(Frozen):
     """Evaluating the reference."""
     candidate_s: float
     """Running the candidate."""
+    load_s: float = 0.0
+    """Of that: starting its processes and importing it there, which compiles what is not compiled at the first call."""
+    judging_s: float = 0.0
+    """Planning, and comparing what was observed with the truths."""
 
 
 class TaskInfo(Frozen):

@@ -79,6 +79,7 @@ class CandidateSession:
         self._load_seconds = 12 * patience
         self.entry = ""
         self.deaths = 0
+        self.load_seconds = 0.0
         self._token = 0
 
     @property
@@ -98,7 +99,9 @@ class CandidateSession:
             timeout: seconds for the whole probe; more is a hang.
             left: seconds that there are at all; a probe that they end decides nothing.
         """
+        began = time.monotonic()
         failed = self._ensure_loaded(probe.id, left)
+        self.load_seconds += time.monotonic() - began
         if failed is not None:
             return failed
         worker = self._worker

@@ -180,7 +180,7 @@ def _replaced(node: Any) -> Any:
     return node
 
 
-def ready(sock: socket.socket, timeout: float | None) -> bool:
+def ready(sock: socket.socket | int, timeout: float | None) -> bool:
     """Whether something can be read within `timeout` seconds; None waits for ever."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)

@@ -272,7 +272,10 @@ def serve(sock: socket.socket, directory: str) -> None:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
         if sock.fileno() in ready:
-            message, ancillary, _, _ = sock.recvmsg(1 << 20, socket.CMSG_SPACE(FD_COUNT * 4))
+            try:
+                message, ancillary, _, _ = sock.recvmsg(1 << 20, socket.CMSG_SPACE(FD_COUNT * 4))
+            except ConnectionError:
+                break
             if not message:
                 break
             fds = array.array("i")
@@ -285,7 +288,11 @@ def serve(sock: socket.socket, directory: str) -> None:
                 answer = {"failed": str(error)}
             for fd in fds:
                 os.close(fd)
-            sock.send(json.dumps(answer).encode())
+            try:
+                sock.send(json.dumps(answer).encode())
+            except ConnectionError:
+                # the judge was killed while it waited for this
+                break
     _kill_descendants()
     shutil.rmtree(directory, ignore_errors=True)
 
