@@ -41,8 +41,11 @@ class Task:
 
     @property
     def without_contiguous(self) -> str:
-        """The reference without `.contiguous()`, its results made contiguous by a copy at the end."""
-        return self.candidate.replace(".contiguous()", "")
+        """The reference without `.contiguous()`, but for its outputs; the reference itself where it has none."""
+        if ".contiguous()" not in self.source:
+            return self.candidate
+        source = re.sub(r"\bModel\b", "Reference", self.source)
+        return source.replace(".contiguous()", "").replace(".view(", ".reshape(") + _CONTIGUOUS_OUTPUTS
 
 
 _COMPILED = '''
@@ -54,6 +57,15 @@ class ModelNew(Reference):
 
     def forward(self, *args, **kwargs):
         return self._traced(*args, **kwargs)
+'''
+
+
+_CONTIGUOUS_OUTPUTS = '''
+
+class ModelNew(Reference):
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.contiguous, outputs)
 '''
 
 
@@ -511,5 +523,279 @@ def _modes() -> Iterator[tuple[str, str]]:
                                 init="self.register_buffer('calls', torch.zeros(()))", init_inputs="[]")
 
 
+def _more_products() -> Iterator[tuple[str, str]]:
+    def two(name: str, sizes: str, expression: str, x: str, y: str) -> tuple[str, str]:
+        return f"matmul-{name}", _file(sizes, f"return {expression}", f"[torch.randn({x}), torch.randn({y})]", parameters="x, y")
+
+    yield two("small_k", "M = 40\nK = 3\nN = 50", "x @ y", "M, K", "K, N")
+    yield two("large_k", "M = 6\nK = 1500\nN = 5", "x @ y", "M, K", "K, N")
+    yield two("tall_skinny", "M = 500\nK = 8\nN = 6", "x @ y", "M, K", "K, N")
+    yield two("wide", "M = 5\nK = 8\nN = 600", "x @ y", "M, K", "K, N")
+    yield two("three_dims", "B = 3\nM = 10\nK = 24\nN = 15", "x @ y", "B, M, K", "K, N")
+    yield two("broadcast_batch", "A = 2\nB = 3\nM = 6\nK = 10\nN = 7", "x @ y", "A, 1, M, K", "B, K, N")
+    yield two("row_by_matrix", "K = 70\nN = 40", "x @ y", "K", "K, N")
+    yield two("batched_transposed", "B = 3\nM = 9\nK = 20\nN = 11", "(x @ y.transpose(1, 2)).contiguous()", "B, M, K", "B, N, K")
+    yield two("gram", "M = 30\nN = 20", "x.T @ x + 0.1 * y", "M, N", "N, N")
+    yield two("outer_sum", "M = 30\nN = 20", "x[:, None] + y[None, :]", "M", "N")
+    yield "matmul-scalar", _file("M = 30\nN = 20", "return x * s", "[torch.randn(M, N), 3.14]", parameters="x, s")
+    yield "matmul-upper_lower", _file("N = 32", "return a @ b", "[torch.triu(torch.randn(N, N)), torch.tril(torch.randn(N, N))]", parameters="a, b")
+    yield "matmul-triangular_vector", _file("N = 48", "return a @ b", "[torch.tril(torch.randn(N, N)), torch.randn(N)]", parameters="a, b")
+    yield "matmul-masked_weight", _file("B = 6\nI = 24\nO = 16", "return F.linear(x, self.weight * self.mask)", "[torch.randn(B, I)]",
+                                        init="self.weight = nn.Parameter(torch.randn(o, i))\nself.register_buffer('mask', torch.ones(o, i).tril())",
+                                        arguments="i, o", init_inputs="[I, O]")
+    yield "matmul-addmm", _file("M = 12\nK = 20\nN = 14", "return torch.addmm(c, a, b, beta=0.5, alpha=2.0)",
+                                "[torch.randn(M, K), torch.randn(K, N), torch.randn(M, N)]", parameters="a, b, c")
+    yield "matmul-baddbmm", _file("B = 2\nM = 8\nK = 12\nN = 9", "return torch.baddbmm(c, a, b)",
+                                  "[torch.randn(B, M, K), torch.randn(B, K, N), torch.randn(B, M, N)]", parameters="a, b, c")
+    yield "matmul-chain", _file("N = 14", "return a @ b @ c", "[torch.randn(N, N), torch.randn(N, N), torch.randn(N, N)]", parameters="a, b, c")
+    yield "matmul-low_rank", _file("B = 6\nI = 30\nR = 4\nO = 20", "return x @ self.weight.T + (x @ self.down) @ self.up * 2.0", "[torch.randn(B, I)]",
+                                   init="self.weight = nn.Parameter(torch.randn(o, i))\nself.down = nn.Parameter(torch.randn(i, r))\n"
+                                        "self.up = nn.Parameter(torch.randn(r, o))", arguments="i, r, o", init_inputs="[I, R, O]")
+    yield "matmul-experts", _file("T = 10\nD = 12\nE = 3\nH = 8", "return torch.einsum('td,edh,te->th', x, self.weight, torch.softmax(gate, -1))",
+                                  "[torch.randn(T, D), torch.randn(T, E)]", parameters="x, gate",
+                                  init="self.weight = nn.Parameter(torch.randn(e, d, h))", arguments="e, d, h", init_inputs="[E, D, H]")
+    yield "matmul-tensor_dot", _file("A = 4\nB = 5\nC = 6\nD = 7", "return torch.tensordot(x, y, dims=([1, 2], [0, 1]))",
+                                     "[torch.randn(A, B, C), torch.randn(B, C, D)]", parameters="x, y")
+
+
+def _more_convolutions() -> Iterator[tuple[str, str]]:
+    def one(name: str, sizes: str, shape: str, layer: str, arguments: str, values: str, tail: str = "return self.conv(x)") -> tuple[str, str]:
+        return f"conv-{name}", _file(sizes, tail, f"[torch.randn({shape})]", init=f"self.conv = {layer}", arguments=arguments, init_inputs=values)
+
+    line, plane, volume = "B = 3\nI = 4\nO = 6\nL = 30", "B = 3\nI = 4\nO = 6\nH = 11\nW = 12", "B = 2\nI = 4\nO = 6\nD = 6\nH = 7\nW = 8"
+    yield one("1d_depthwise", line, "B, I, L", "nn.Conv1d(i, i, 3, groups=i)", "i", "[I]")
+    yield one("1d_dilated_strided", line, "B, I, L", "nn.Conv1d(i, o, 3, stride=3, dilation=2)", "i, o", "[I, O]")
+    yield one("1d_causal", line, "B, I, L", "nn.Conv1d(i, o, 4)", "i, o", "[I, O]", "return self.conv(F.pad(x, (3, 0)))")
+    yield one("1d_transposed_dilated", line, "B, I, L", "nn.ConvTranspose1d(i, o, 3, stride=2, padding=1, dilation=2)", "i, o", "[I, O]")
+    yield one("1d_transposed_depthwise", line, "B, I, L", "nn.ConvTranspose1d(i, i, 3, groups=i)", "i", "[I]")
+    yield one("2d_pointwise", plane, "B, I, H, W", "nn.Conv2d(i, o, 1)", "i, o", "[I, O]")
+    yield one("2d_transposed_grouped", plane, "B, I, H, W", "nn.ConvTranspose2d(i, o, 3, stride=2, padding=1, groups=2)", "i, o", "[I, O]")
+    yield one("2d_transposed_asymmetric", plane, "B, I, H, W", "nn.ConvTranspose2d(i, o, (3, 5), padding=(1, 2), bias=False)", "i, o", "[I, O]")
+    yield one("2d_depthwise_wide", plane, "B, I, H, W", "nn.Conv2d(i, 2 * i, (3, 1), groups=i, padding=(1, 0))", "i", "[I]")
+    yield one("2d_reflect", plane, "B, I, H, W", "nn.Conv2d(i, o, 3, padding=1, padding_mode='reflect')", "i, o", "[I, O]")
+    yield one("3d_grouped", volume, "B, I, D, H, W", "nn.Conv3d(i, o, 3, groups=2)", "i, o", "[I, O]")
+    yield one("3d_transposed_grouped", volume, "B, I, D, H, W", "nn.ConvTranspose3d(i, o, (2, 3, 3), stride=2, padding=1, output_padding=1, groups=2)", "i, o", "[I, O]")
+    yield one("3d_asymmetric", volume, "B, I, D, H, W", "nn.Conv3d(i, o, (3, 1, 2), stride=(2, 1, 1))", "i, o", "[I, O]")
+
+
+_LAYERS = {
+    "linear": ("B = 6\nI = 20\nO = 16", "[torch.randn(B, I)]", "self.layer = nn.Linear(i, o)", "i, o", "[I, O]"),
+    "conv": ("B = 3\nI = 3\nO = 8\nH = 9\nW = 10", "[torch.randn(B, I, H, W)]", "self.layer = nn.Conv2d(i, o, 3)", "i, o", "[I, O]"),
+    "transposed": ("B = 2\nI = 3\nO = 4\nD = 4\nH = 5\nW = 4", "[torch.randn(B, I, D, H, W)]",
+                   "self.layer = nn.ConvTranspose3d(i, o, 3, stride=2, padding=1)", "i, o", "[I, O]"),
+}
+
+
+def _chains() -> Iterator[tuple[str, str]]:
+    """A layer and what is fused behind it."""
+    for layer, tails in {
+        "linear": {
+            "scale_residual": "return x * 0.5 + x.clone().detach()", "mish_mish": "return F.mish(F.mish(x))", "sum_scale": "return x.sum(1, keepdim=True) * 1.5",
+            "group_norm_hardtanh": "return F.hardtanh(F.group_norm(x, 4), -2.0, 2.0)", "sigmoid_sum": "return torch.sigmoid(x).sum(1, keepdim=True)",
+            "logsumexp_gelu": "return F.gelu(torch.logsumexp(x, 1, keepdim=True))", "max_subtract": "m = x.max(1, keepdim=True).values\nreturn F.gelu(m - m.mean(1, keepdim=True))",
+            "divide_swish": "return (x / 2.0) * torch.sigmoid(x)", "pool_max": "return F.avg_pool1d(x.unsqueeze(1), 4).squeeze(1).max(dim=1).values",
+            "softmax_bias": "return torch.softmax(x + 0.1, dim=1)", "min_constant": "return torch.min(x, torch.tensor(0.3, device=x.device)) - 0.3",
+            "clamp_chain": "return torch.clamp(torch.tanh(torch.clamp(x / 2, -1.0, 1.0)), -0.9, 0.9)",
+        },
+        "conv": {
+            "subtract_tanh_pool": "return F.avg_pool2d(torch.tanh(x - 0.5) - 0.2, 2)", "group_norm_scale": "return F.group_norm(x, 4) * 2.0", "divide_leaky": "return F.leaky_relu(x / 2.0, 0.01)",
+            "gelu_global": "return F.adaptive_avg_pool2d(F.gelu(x), 1).squeeze(-1).squeeze(-1)", "instance_norm": "return F.instance_norm(x) / 2.0",
+            "min_channel": "return torch.min(x * 2.0, dim=1, keepdim=True).values", "norm_logsumexp": "return torch.logsumexp(x + torch.tanh(F.group_norm(x, 4)), dim=1, keepdim=True)",
+            "sigmoid_sum": "return torch.sigmoid(F.avg_pool2d(x, 2)).sum(dim=[1, 2, 3])", "activation": "return torch.tanh(F.softplus(x)) * x",
+            "channels_last": "return x.to(memory_format=torch.channels_last).relu().contiguous()",
+        },
+        "transposed": {
+            "clamp_divide": "return torch.clamp(x, min=-0.5) / 2.0", "softmax_sigmoid": "return torch.sigmoid(torch.softmax(x, dim=1))", "max_sum": "return F.max_pool3d(F.max_pool3d(x, 2), 2).sum(dim=1, keepdim=True)",
+            "layer_norm_gelu": "return F.gelu(F.layer_norm(x, x.shape[-1:]))", "swish_group_norm": "return F.hardswish(F.group_norm(torch.sigmoid(x) * x, 2))",
+            "mean_add_softmax": "return torch.tanh(torch.softmax(x.mean(dim=2, keepdim=True) + 0.1, dim=1)) * 2.0",
+        },
+    }.items():
+        sizes, inputs, init, arguments, values = _LAYERS[layer]
+        for name, tail in tails.items():
+            yield f"chain-{layer}_{name}", _file(sizes, f"x = self.layer(x)\n{tail}", inputs, init=init, arguments=arguments, init_inputs=values)
+
+
+def _blocks() -> Iterator[tuple[str, str]]:
+    """Small networks."""
+    yield "block-residual", _file("B = 2\nC = 4\nH = 8\nW = 8", "return torch.relu(self.b(torch.relu(self.a(x))) + x)", "[torch.randn(B, C, H, W)]",
+                                  init="self.a = nn.Conv2d(c, c, 3, padding=1)\nself.b = nn.Conv2d(c, c, 3, padding=1)", arguments="c", init_inputs="[C]")
+    yield "block-residual_norm", _file("B = 3\nC = 4\nH = 8\nW = 8", "return torch.relu(self.n(self.a(x)) + x)", "[torch.randn(B, C, H, W)]",
+                                       init="self.a = nn.Conv2d(c, c, 3, padding=1, bias=False)\nself.n = nn.BatchNorm2d(c)\nself.eval()", arguments="c", init_inputs="[C]")
+    yield "block-squeeze_excite", _file("B = 2\nC = 8\nH = 6\nW = 6", "s = x.mean(dim=(2, 3))\ns = torch.sigmoid(self.b(torch.relu(self.a(s))))\nreturn x * s[:, :, None, None]",
+                                        "[torch.randn(B, C, H, W)]", init="self.a = nn.Linear(c, 4)\nself.b = nn.Linear(4, c)", arguments="c", init_inputs="[C]")
+    yield "block-inception", _file("B = 2\nC = 4\nH = 8\nW = 8", "return torch.cat([self.a(x), self.b(x), F.max_pool2d(x, 3, 1, 1)], dim=1)", "[torch.randn(B, C, H, W)]",
+                                   init="self.a = nn.Conv2d(c, 3, 1)\nself.b = nn.Conv2d(c, 5, 3, padding=1)", arguments="c", init_inputs="[C]")
+    yield "block-dense", _file("B = 2\nC = 4\nH = 6\nW = 6", "for layer in self.layers:\n    x = torch.cat([x, torch.relu(layer(x))], 1)\nreturn x", "[torch.randn(B, C, H, W)]",
+                               init="self.layers = nn.ModuleList([nn.Conv2d(c + 3 * i, 3, 3, padding=1) for i in range(depth)])", arguments="c, depth", init_inputs="[C, 3]")
+    yield "block-shuffle", _file("B = 2\nG = 2\nC = 6\nH = 5\nW = 5", "b, c, h, w = x.shape\nreturn x.view(b, self.g, c // self.g, h, w).transpose(1, 2).contiguous().view(b, c, h, w)",
+                                 "[torch.randn(B, C, H, W)]", init="self.g = g", arguments="g", init_inputs="[G]")
+    yield "block-mlp_swiglu", _file("B = 4\nD = 12\nH = 20", "return self.down(F.silu(self.gate(x)) * self.up(x))", "[torch.randn(B, D)]",
+                                    init="self.gate = nn.Linear(d, h, bias=False)\nself.up = nn.Linear(d, h, bias=False)\nself.down = nn.Linear(h, d, bias=False)",
+                                    arguments="d, h", init_inputs="[D, H]")
+    yield "block-mixer", _file("B = 2\nS = 7\nD = 10", "x = x + self.tokens(x.transpose(1, 2)).transpose(1, 2)\nreturn x + self.channels(x)", "[torch.randn(B, S, D)]",
+                               init="self.tokens = nn.Linear(s, s)\nself.channels = nn.Linear(d, d)", arguments="s, d", init_inputs="[S, D]")
+    yield "block-lenet", _file("B = 2\nCLASSES = 5", "x = F.max_pool2d(torch.relu(self.a(x)), 2)\nx = F.max_pool2d(torch.relu(self.b(x)), 2)\nreturn self.c(x.flatten(1))",
+                               "[torch.randn(B, 1, 20, 20)]", init="self.a = nn.Conv2d(1, 4, 5)\nself.b = nn.Conv2d(4, 6, 3)\nself.c = nn.Linear(6 * 9, n)",
+                               arguments="n", init_inputs="[CLASSES]")
+    yield "block-patches", _file("B = 2\nC = 3\nP = 4\nSIDE = 16\nD = 10", "p = x.unfold(2, self.p, self.p).unfold(3, self.p, self.p)\np = p.permute(0, 2, 3, 1, 4, 5).contiguous().flatten(3).flatten(1, 2)\nreturn self.project(p)",
+                                 "[torch.randn(B, C, SIDE, SIDE)]", init="self.p = p\nself.project = nn.Linear(c * p * p, d)", arguments="c, p, d", init_inputs="[C, P, D]")
+    yield "block-vlad", _file("B = 2\nN = 9\nK = 4\nD = 6", "a = torch.softmax(x @ self.clusters, -1)\nv = torch.einsum('bnk,bnd->bkd', a, x) - a.sum(1)[..., None] * self.centres\nreturn F.normalize(v, dim=-1).flatten(1)",
+                              "[torch.randn(B, N, D)]", init="self.clusters = nn.Parameter(torch.randn(d, k))\nself.centres = nn.Parameter(torch.randn(k, d))", arguments="k, d", init_inputs="[K, D]")
+    yield "block-encoder_norm_first", _file("B = 2\nS = 6\nD = 12", "y = self.n(x)\nx = x + self.a(y, y, y, need_weights=False)[0]\nreturn x + self.m(x)", "[torch.randn(B, S, D)]",
+                                            init="self.n = nn.LayerNorm(d)\nself.a = nn.MultiheadAttention(d, 2, batch_first=True)\nself.m = nn.Linear(d, d)", arguments="d", init_inputs="[D]")
+
+
+def _more_attention() -> Iterator[tuple[str, str]]:
+    sizes = "B = 2\nHEADS = 4\nS = 12\nD = 8"
+    yield "attention-cross", _file("B = 2\nHEADS = 2\nS = 7\nT = 11\nD = 8", "return F.scaled_dot_product_attention(q, k, v)",
+                                   "[torch.randn(B, HEADS, S, D), torch.randn(B, HEADS, T, D), torch.randn(B, HEADS, T, D)]", parameters="q, k, v")
+    yield "attention-grouped", _file(sizes + "\nGROUPS = 2", "k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)\nv = v.repeat_interleave(q.shape[1] // v.shape[1], 1)\nreturn F.scaled_dot_product_attention(q, k, v)",
+                                     "[torch.randn(B, HEADS, S, D), torch.randn(B, GROUPS, S, D), torch.randn(B, GROUPS, S, D)]", parameters="q, k, v")
+    yield "attention-key_mask", _file(sizes, "s = (q @ k.transpose(-2, -1)) * q.shape[-1] ** -0.5\nreturn torch.softmax(s.masked_fill(~keep[:, None, None, :], -1e9), -1) @ v",
+                                      "[torch.randn(B, HEADS, S, D), torch.randn(B, HEADS, S, D), torch.randn(B, HEADS, S, D), torch.rand(B, S) > 0.2]", parameters="q, k, v, keep")
+    yield "attention-window", _file("B = 2\nS = 16\nD = 8", "i = torch.arange(q.shape[1], device=q.device)\nnear = (i[:, None] - i[None]).abs() < 4\n"
+                                    "return torch.softmax((q @ k.transpose(1, 2)).masked_fill(~near, float('-inf')), -1) @ v",
+                                    "[torch.randn(B, S, D), torch.randn(B, S, D), torch.randn(B, S, D)]", parameters="q, k, v")
+    yield "attention-slopes", _file(sizes, "i = torch.arange(q.shape[2], device=q.device)\nbias = -(i[:, None] - i[None]).abs().to(q.dtype) * self.slope[:, None, None]\n"
+                                    "return torch.softmax(q @ k.transpose(-2, -1) / 3 + bias, -1) @ v",
+                                    "[torch.randn(B, HEADS, S, D), torch.randn(B, HEADS, S, D), torch.randn(B, HEADS, S, D)]", parameters="q, k, v",
+                                    init="self.register_buffer('slope', 2.0 ** -torch.arange(1, heads + 1).float())", arguments="heads", init_inputs="[HEADS]")
+    yield "attention-projected", _file("B = 2\nS = 8\nHEADS = 2\nD = 12", "b, s, d = x.shape\nq, k, v = self.qkv(x).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)\n"
+                                       "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\nreturn self.out(y.transpose(1, 2).contiguous().view(b, s, d))",
+                                       "[torch.randn(B, S, D)]", init="self.heads = heads\nself.qkv = nn.Linear(d, 3 * d)\nself.out = nn.Linear(d, d)", arguments="d, heads", init_inputs="[D, HEADS]")
+    yield "attention-decode", _file("B = 3\nT = 30\nD = 16", "return torch.softmax(q @ k.transpose(1, 2) / 4.0, -1) @ v", "[torch.randn(B, 1, D), torch.randn(B, T, D), torch.randn(B, T, D)]", parameters="q, k, v")
+    yield "attention-sigmoid", _file("B = 2\nS = 10\nD = 8", "return torch.sigmoid(q @ k.transpose(1, 2) - 2.3) @ v", "[torch.randn(B, S, D), torch.randn(B, S, D), torch.randn(B, S, D)]", parameters="q, k, v")
+
+
+def _more_losses() -> Iterator[tuple[str, str]]:
+    sizes = "B = 20\nC = 9"
+    indexed = "[torch.randn(B, C), torch.randint(0, C, (B,))]"
+    for name, expression, inputs in (
+        ("cross_entropy_probabilities", "F.cross_entropy(x, y)", "[torch.randn(B, C), torch.softmax(torch.randn(B, C), -1)]"),
+        ("cross_entropy_none", "F.cross_entropy(x, y, reduction='none')", indexed), ("multi_margin", "F.multi_margin_loss(x, y)", indexed),
+        ("focal", "((1 - torch.exp(-F.cross_entropy(x, y, reduction='none'))) ** 2 * F.cross_entropy(x, y, reduction='none')).mean()", indexed),
+        ("perplexity", "torch.exp(F.cross_entropy(x, y))", indexed), ("accuracy", "(x.argmax(1) == y).float().mean()", indexed),
+        ("poisson", "F.poisson_nll_loss(x, y)", "[torch.randn(B, C), torch.randint(0, 5, (B, C)).float()]"),
+        ("soft_margin", "F.soft_margin_loss(x, y)", "[torch.randn(B, C), torch.randint(0, 2, (B, C)).float() * 2 - 1]"),
+        ("dice", "1 - (2 * (x * y).sum() + 1) / (x.sum() + y.sum() + 1)", "[torch.rand(B, C), torch.randint(0, 2, (B, C)).float()]"),
+        ("js", "0.5 * (F.kl_div(((x + y) / 2).log(), x, reduction='batchmean') + F.kl_div(((x + y) / 2).log(), y, reduction='batchmean'))",
+         "[torch.softmax(torch.randn(B, C), -1), torch.softmax(torch.randn(B, C), -1)]"),
+        ("info_nce", "F.cross_entropy(F.normalize(x, dim=1) @ F.normalize(y, dim=1).T / 0.2, torch.arange(x.shape[0], device=x.device))", "[torch.randn(B, C), torch.randn(B, C)]"),
+        ("log_cosh", "torch.log(torch.cosh(x - y)).mean()", "[torch.randn(B, C), torch.randn(B, C)]"),
+        ("hinge_squared", "torch.clamp(1 - x * y, min=0).pow(2).mean(dim=1)", "[torch.randn(B, C), torch.randint(0, 2, (B, C)).float() * 2 - 1]"),
+    ):
+        yield f"loss-{name}", _file(sizes, f"return {expression}", inputs, parameters="x, y")
+    yield "loss-gaussian", _file(sizes, "return F.gaussian_nll_loss(m, y, v)", "[torch.randn(B, C), torch.randn(B, C), torch.rand(B, C) + 0.1]", parameters="m, y, v")
+    yield "loss-ranking", _file("B = 20", "return F.margin_ranking_loss(a, b, y, margin=0.3)", "[torch.randn(B), torch.randn(B), torch.randint(0, 2, (B,)).float() * 2 - 1]", parameters="a, b, y")
+    yield "loss-weighted", _file(sizes, "return F.cross_entropy(x, y, weight=self.weight)", indexed, parameters="x, y",
+                                 init="self.register_buffer('weight', torch.arange(1, c + 1).float() / c)", arguments="c", init_inputs="[C]")
+
+
+def _more_indexing() -> Iterator[tuple[str, str]]:
+    yield "index-cumulative", _file(ROWS, "return torch.logcumsumexp(x, dim=-1), torch.cummin(x, dim=-1).values", NORMAL)
+    yield "index-cumulative_first", _file("N = 20\nD = 7", "return torch.cumsum(x, dim=0)", "[torch.randn(N, D)]")
+    yield "index-cumulative_product", _file(ROWS, "return torch.cumprod(x, dim=1)", "[torch.rand(ROWS, COLS) + 0.5]")
+    yield "index-cumulative_integer", _file(ROWS, "return torch.cumsum(x, dim=1)", "[torch.randint(0, 9, (ROWS, COLS))]")
+    yield "index-padding", _file("V = 30\nD = 10\nB = 4\nS = 7", "return self.table(x).sum(1)", "[torch.randint(0, V, (B, S))]",
+                                 init="self.table = nn.Embedding(v, d, padding_idx=0)", arguments="v, d", init_inputs="[V, D]")
+    yield "index-tied", _file("V = 30\nD = 10\nB = 4\nS = 7", "return self.table(x) @ self.table.weight.T", "[torch.randint(0, V, (B, S))]",
+                              init="self.table = nn.Embedding(v, d)", arguments="v, d", init_inputs="[V, D]")
+    yield "index-bag_offsets", _file("V = 30\nD = 10\nN = 24", "return F.embedding_bag(x, self.weight, torch.arange(0, x.shape[0], 4, device=x.device), mode='sum')", "[torch.randint(0, V, (N,))]",
+                                     init="self.weight = nn.Parameter(torch.randn(v, d))", arguments="v, d", init_inputs="[V, D]")
+    yield "index-router", _file("T = 12\nE = 8", "w, i = torch.topk(torch.softmax(x, -1), 2, dim=-1)\nreturn w / w.sum(-1, keepdim=True), i", "[torch.randn(T, E)]")
+    yield "index-router_dense", _file("T = 12\nE = 8", "w, i = torch.topk(x, 2, dim=-1)\nreturn torch.zeros_like(x).scatter(1, i, torch.softmax(w, -1))", "[torch.randn(T, E)]")
+    yield "index-argsort_descending", _file(ROWS, "return torch.argsort(x, dim=-1, descending=True)", NORMAL)
+    yield "index-sort_descending", _file(ROWS, "v, i = torch.sort(x, dim=0, descending=True)\nreturn v, i", NORMAL)
+    yield "index-min_indices", _file(ROWS, "return torch.min(x, dim=-1)", NORMAL)
+    yield "index-nonzero_count", _file(ROWS, "return torch.count_nonzero(x > 0.5, dim=-1)", NORMAL)
+    yield "index-take_along", _file("B = 6\nN = 20", "return torch.take_along_dim(x, x.argsort(dim=1), dim=1)", "[torch.randn(B, N)]")
+    yield "index-scatter_mean", _file("N = 40\nG = 6\nD = 5", "s = torch.zeros(self.g, x.shape[1], device=x.device, dtype=x.dtype).index_add(0, g, x)\nc = torch.zeros(self.g, device=x.device, dtype=x.dtype).index_add(0, g, torch.ones_like(x[:, 0]))\nreturn s / c.clamp(min=1)[:, None]",
+                                      "[torch.randn(N, D), torch.randint(0, G, (N,))]", parameters="x, g", init="self.g = g", arguments="g", init_inputs="[G]")
+    yield "index-roll", _file(ROWS, "return torch.roll(x, 3, dims=1) + torch.flip(x, [0])", NORMAL)
+    yield "index-bucketize", _file(ROWS, "return torch.bucketize(x, self.edges)", NORMAL, init="self.register_buffer('edges', torch.linspace(-2, 2, 9))", init_inputs="[]")
+    yield "index-where_index", _file("B = 8\nC = 12", "return x[torch.arange(x.shape[0], device=x.device), y]", "[torch.randn(B, C), torch.randint(0, C, (B,))]", parameters="x, y")
+
+
+def _more_forms() -> Iterator[tuple[str, str]]:
+    yield "form-scalar_parameter", _file(ROWS, "return torch.tanh(self.alpha * x) * self.gain", NORMAL,
+                                         init="self.alpha = nn.Parameter(torch.tensor(0.7))\nself.gain = nn.Parameter(torch.ones(1))", init_inputs="[]")
+    yield "form-scalar_options", _file(ROWS, "return torch.clamp(x * self.scale, self.low, self.high)", NORMAL,
+                                       init="self.scale, self.low, self.high = scale, low, high", arguments="scale, low=-1.0, high=1.0", init_inputs="[1.5, -0.5, 0.75]")
+    yield "form-flag_option", _file(ROWS, "y = F.softmax(x, -1)\nreturn y.log() if self.log else y", NORMAL, init="self.log = log", arguments="log=False", init_inputs="[True]")
+    yield "form-list_of_sizes", _file("ROWS = 4\nDIMS = [12, 20, 8]", "for layer in self.layers:\n    x = torch.relu(layer(x))\nreturn x", "[torch.randn(ROWS, DIMS[0])]",
+                                      init="self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in zip(dims, dims[1:])])", arguments="dims", init_inputs="[DIMS]")
+    yield "form-nested_input", _file(ROWS, "return batch['x'] * batch['pair'][0] + batch['pair'][1]",
+                                     "[{'x': torch.randn(ROWS, COLS), 'pair': [torch.randn(ROWS, COLS), torch.randn(COLS)]}]", parameters="batch")
+    yield "form-tuple_input", _file(ROWS, "a, b = pair\nreturn torch.maximum(a, b)", "[(torch.randn(ROWS, COLS), torch.randn(ROWS, COLS))]", parameters="pair")
+    yield "form-keyword_dict", _file(ROWS, "y = x if weight is None else x * weight\nreturn y + 1 if bias is None else y + bias",
+                                     "{'x': torch.randn(ROWS, COLS), 'bias': torch.randn(COLS)}", parameters="x, weight=None, bias=None")
+    yield "form-many_outputs", _file(ROWS, "return x.mean(-1), x.var(-1), x.amax(-1), x.argmin(-1), (x > 0)", NORMAL)
+    yield "form-named_outputs", _file(ROWS, "return {'logits': x, 'loss': (x * x).mean(), 'best': x.argmax(-1)}", NORMAL)
+    yield "form-unused_input", _file(ROWS, "return torch.relu(x)", TWO, parameters="x, y")
+    yield "form-unused_parameter", _file("ROWS = 5\nDIM = 12", "return self.a(x)", "[torch.randn(ROWS, DIM)]", init="self.a = nn.Linear(d, d)\nself.idle = nn.Linear(d, 3)", arguments="d", init_inputs="[DIM]")
+    yield "form-shared_parameter", _file("ROWS = 5\nDIM = 12", "return self.b(torch.relu(self.a(x)))", "[torch.randn(ROWS, DIM)]",
+                                         init="self.a = nn.Linear(d, d)\nself.b = self.a", arguments="d", init_inputs="[DIM]")
+    for name, expression in {
+        "permute": "x.permute(0, 2, 1).contiguous()", "transpose_sum": "x.transpose(1, 2).contiguous().sum(-1)", "view_heads": "x.view(x.shape[0], x.shape[1], 2, -1).transpose(1, 2).contiguous()",
+        "slice": "x[:, 1:].contiguous() * 2", "strided": "x[..., ::2].contiguous().cumsum(-1)", "expand": "x.mean(1, keepdim=True).expand_as(x).contiguous()",
+        "unbind": "torch.stack([t.contiguous() for t in x.unbind(1)], 0)", "flip": "torch.flip(x.transpose(1, 2).contiguous(), [1])", "chain": "torch.relu(x.contiguous().transpose(0, 1).contiguous())",
+    }.items():
+        yield f"contiguous-{name}", _file("B = 3\nS = 7\nD = 10", f"return {expression}", "[torch.randn(B, S, D)]")
+    yield "contiguous-input", _file("M = 12\nN = 20", "return x.contiguous() * 2 + 1", "[torch.randn(N, M).t()]")
+
+
+def _more_modes() -> Iterator[tuple[str, str]]:
+    yield "mode-dropout2d", _file("B = 4\nC = 8\nH = 5\nW = 5", "return self.drop(x)", "[torch.randn(B, C, H, W)]", init="self.drop = nn.Dropout2d(0.4)", init_inputs="[]")
+    yield "mode-dropout_softmax", _file("B = 8\nD = 30", "return torch.softmax(F.dropout(x, 0.3, training=True), -1)", "[torch.randn(B, D)]")
+    yield "mode-dropout_residual", _file("B = 8\nD = 30", "return x + F.dropout(torch.relu(x), 0.1, self.training)", "[torch.randn(B, D)]")
+    yield "mode-alpha_dropout", _file("B = 8\nD = 30", "return self.drop(x)", "[torch.randn(B, D)]", init="self.drop = nn.AlphaDropout(0.2)", init_inputs="[]")
+    yield "mode-bernoulli", _file("B = 8\nD = 30", "return torch.bernoulli(x)", "[torch.rand(B, D)]")
+    yield "mode-attention_dropout", _file("B = 2\nS = 8\nD = 8", "return F.dropout(torch.softmax(q @ k.transpose(1, 2) / 3, -1), 0.2, True) @ v",
+                                          "[torch.randn(B, S, D), torch.randn(B, S, D), torch.randn(B, S, D)]", parameters="q, k, v")
+    yield "mode-batch_norm_1d_eval", _file("B = 8\nC = 10\nL = 6", "return self.norm(x)", "[torch.randn(B, C, L)]", init="self.norm = nn.BatchNorm1d(c).eval()", arguments="c", init_inputs="[C]")
+    yield "mode-batch_norm_3d", _file("B = 4\nC = 3\nD = 4\nH = 4\nW = 5", "return self.norm(x)", "[torch.randn(B, C, D, H, W)]", init="self.norm = nn.BatchNorm3d(c)", arguments="c", init_inputs="[C]")
+    yield "mode-batch_norm_no_affine", _file("B = 8\nC = 6\nH = 4\nW = 4", "return self.norm(x)", "[torch.randn(B, C, H, W)]",
+                                             init="self.norm = nn.BatchNorm2d(c, affine=False, track_running_stats=False)", arguments="c", init_inputs="[C]")
+    yield "mode-running_mean", _file("B = 8\nD = 12", "if self.training:\n    self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)\nreturn x - self.mean", "[torch.randn(B, D)]",
+                                     init="self.register_buffer('mean', torch.zeros(d))", arguments="d", init_inputs="[D]")
+
+
+def _more_recurrent() -> Iterator[tuple[str, str]]:
+    sizes = "B = 4\nI = 8\nH = 10"
+    yield "recurrent-gru_cell", _file(sizes, "return self.cell(x, h)", "[torch.randn(B, I), torch.randn(B, H)]", parameters="x, h", init="self.cell = nn.GRUCell(i, h)", arguments="i, h", init_inputs="[I, H]")
+    yield "recurrent-lstm_cell", _file(sizes, "return self.cell(x, (h, c))", "[torch.randn(B, I), torch.randn(B, H), torch.randn(B, H)]", parameters="x, h, c",
+                                       init="self.cell = nn.LSTMCell(i, h)", arguments="i, h", init_inputs="[I, H]")
+    yield "recurrent-rnn", _file("S = 5\n" + sizes, "return self.rnn(x)", "[torch.randn(S, B, I)]", init="self.rnn = nn.RNN(i, h, nonlinearity='relu')", arguments="i, h", init_inputs="[I, H]")
+    yield "recurrent-lstm_head", _file("S = 5\n" + sizes + "\nO = 3", "return self.head(self.rnn(x)[0][:, -1])", "[torch.randn(B, S, I)]",
+                                       init="self.rnn = nn.LSTM(i, h, 1, batch_first=True)\nself.head = nn.Linear(h, o)", arguments="i, h, o", init_inputs="[I, H, O]")
+    yield "recurrent-state_space", _file("B = 2\nS = 10\nD = 4\nN = 3", "h = x.new_zeros(x.shape[0], x.shape[2], b.shape[2])\nys = []\nfor t in range(x.shape[1]):\n"
+                                         "    h = torch.exp(-dt[:, t, :, None]) * h + x[:, t, :, None] * b[:, t, None]\n    ys.append((h * c[:, t, None]).sum(-1))\nreturn torch.stack(ys, 1)",
+                                         "[torch.randn(B, S, D), torch.rand(B, S, D), torch.randn(B, S, N), torch.randn(B, S, N)]", parameters="x, dt, b, c")
+    yield "recurrent-linear_attention", _file("B = 2\nS = 8\nD = 6", "s = q.new_zeros(q.shape[0], q.shape[2], v.shape[2])\nys = []\nfor t in range(q.shape[1]):\n"
+                                              "    s = 0.9 * s + k[:, t, :, None] * v[:, t, None]\n    ys.append((q[:, t, :, None] * s).sum(1))\nreturn torch.stack(ys, 1)",
+                                              "[torch.randn(B, S, D), torch.randn(B, S, D), torch.randn(B, S, D)]", parameters="q, k, v")
+
+
+def _more_numbers() -> Iterator[tuple[str, str]]:
+    complexes = "[torch.randn(ROWS, COLS, dtype=torch.complex64)]"
+    yield "complex-exp", _file("ROWS = 4\nCOLS = 30", "return torch.exp(x)", complexes)
+    yield "complex-matmul", _file("M = 8\nK = 12\nN = 9", "return x @ y", "[torch.randn(M, K, dtype=torch.complex64), torch.randn(K, N, dtype=torch.complex64)]", parameters="x, y")
+    yield "complex-polar", _file(ROWS, "return torch.polar(r, a)", "[torch.rand(ROWS, COLS) + 0.1, torch.randn(ROWS, COLS)]", parameters="r, a")
+    yield "complex-rotary", _file("B = 2\nS = 6\nD = 8", "z = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))\nreturn torch.view_as_real(z * f).flatten(-2)",
+                                  "[torch.randn(B, S, D), torch.polar(torch.ones(S, D // 2), torch.rand(S, D // 2))]", parameters="x, f")
+    yield "complex-ifft", _file("ROWS = 4\nCOLS = 32", "return torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(k, n=x.shape[-1]), n=x.shape[-1])", "[torch.randn(ROWS, COLS), torch.randn(5)]", parameters="x, k")
+    yield "integer-matmul", _file("M = 10\nK = 24\nN = 8", "return x.int() @ y.int()", "[torch.randint(-8, 8, (M, K), dtype=torch.int8), torch.randint(-8, 8, (K, N), dtype=torch.int8)]", parameters="x, y")
+    yield "integer-minimum", _file(ROWS, "return torch.minimum(x, y), x.abs().amax(-1)", "[torch.randint(-50, 50, (ROWS, COLS)), torch.randint(-50, 50, (ROWS, COLS))]", parameters="x, y")
+    yield "integer-pack", _file("N = 16\nK = 32", "return (x[:, ::2] & 15) | ((x[:, 1::2] & 15) << 4)", "[torch.randint(0, 16, (N, K), dtype=torch.uint8)]")
+    yield "mixed-unpack", _file("N = 16\nK = 16", "low, high = (q & 15).to(x.dtype) - 8, (q >> 4).to(x.dtype) - 8\nreturn x @ (torch.stack([low, high], -1).flatten(1) * s).T",
+                                "[torch.randn(4, 2 * K), torch.randint(0, 256, (N, K), dtype=torch.uint8), torch.rand(N, 1)]", parameters="x, q, s")
+    yield "mixed-rms_half", _file("ROWS = 5\nDIM = 48", "y = x.float()\nreturn (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w",
+                                  "[torch.randn(ROWS, DIM, dtype=torch.bfloat16), torch.randn(DIM, dtype=torch.bfloat16)]", parameters="x, w")
+    yield "mixed-index_weight", _file("N = 20\nD = 8\nK = 10", "return x[i] * w[:, None].to(x.dtype)", "[torch.randn(N, D).half(), torch.randint(0, N, (K,)), torch.rand(K)]", parameters="x, i, w")
+    yield "boolean-any_all", _file(ROWS, "return x.any(-1), x.all(0), x.sum(-1)", "[torch.rand(ROWS, COLS) > 0.1]")
+    yield "boolean-mask_mean", _file(ROWS, "return (x * m).sum(-1) / m.sum(-1).clamp(min=1)", "[torch.randn(ROWS, COLS), torch.rand(ROWS, COLS) > 0.4]", parameters="x, m")
+
+
 _FAMILIES = (_elementwise, _reductions, _normalisation, _products, _convolutions, _pooling, _softmax, _losses, _indexing,
-             _attention, _recurrent, _forms, _dtypes, _structured, _modes)
+             _attention, _recurrent, _forms, _dtypes, _structured, _modes, _more_products, _more_convolutions, _chains, _blocks,
+             _more_attention, _more_losses, _more_indexing, _more_forms, _more_modes, _more_recurrent, _more_numbers)
