@@ -96,30 +96,6 @@ LINEAR = frozenset(
 )
 """Operators whose result is a sum of their inputs with weights: equal terms make it a count."""
 
-ONE_WAY = frozenset(
-    {
-        "ones",
-        "constant_rows",
-        "highest",
-        "lowest",
-        "all_positive",
-        "all_negative",
-        "log_filled",
-        "filled",
-        "both_ends",
-        "offset10",
-        "offset1000",
-        "tiny_variance",
-        "middle",
-        "high_end",
-        "low_end",
-        "one_high",
-        "levels",
-        "ramp",
-    }
-)
-"""Variations whose terms have one sign."""
-
 LONG, MODERATE = 8192, 1024
 """Lengths aimed at: past the 2,048 at which a float16 count stops, and short enough that nothing stops."""
 ELEMENTS = 1 << 17
@@ -240,12 +216,10 @@ def _half(size: TaskSize, sizes: dict[str, int]) -> int:
 def admitted(ctx: Context, wanted: Sequence[str]) -> list[str]:
     """Those of the wanted variations that some floating input takes, in the order wanted."""
     known: set[str] = set()
-    # operands that all round the same way are no sum of independent errors, which the bound of TF32 is
-    barred = ONE_WAY if ctx.contract.numerics.matmul == "tf32" else frozenset()
     for leaf in ctx.study.tensor_inputs():
         if leaf.structure is not None and leaf.dtype.startswith(("float", "bfloat")):
             known |= set(values.variants(leaf.structure))
-    return [name for name in wanted if name in known - barred]
+    return [name for name in wanted if name in known]
 
 
 def probes_on(gate: Gate, ctx: Context, length: Length, variants: Sequence[str]) -> list[Probe]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from assay.oracle import approximate
 from assay.oracle.arithmetic import is_real_or_complex, round_to
 from assay.oracle.replay import EXACT, JUMPS, RULES, Replay, tensors_in
 
@@ -48,9 +49,6 @@ EXPONENTIAL = frozenset({"expm1", "sinh", "cosh"})
 LIBRARY = 2.0
 """Relative error of elementary functions, in units of u."""
 
-FAST = 16.0
-"""The same where hardware approximations are allowed."""
-
 _EXACT = """
 neg abs relu relu_ sign sgn floor ceil round trunc maximum minimum fmax fmin clamp clamp_min clamp_max eq ne
 lt le gt ge isnan isinf isfinite isposinf isneginf logical_and logical_or logical_not logical_xor
@@ -67,11 +65,6 @@ sign sgn floor ceil round trunc eq ne lt le gt ge signbit heaviside fmod remaind
 
 for _name in _JUMPS.split():
     JUMPS.add(f"aten::{_name}")
-
-
-def library_size(replay: Replay) -> float:
-    """Relative error of an elementary function under the declared arithmetic, in units of u."""
-    return FAST if replay.arithmetic.fast_math else LIBRARY
 
 
 def on_grid(replay: Replay, out: torch.Tensor) -> bool:
@@ -97,8 +90,8 @@ def _basic(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if replay.grid and name in LINEAR and on_grid(replay, out):
         return out
     size = SIZES[name]
-    if name in ("div", "true_divide", "reciprocal", "sqrt", "rsqrt") and replay.arithmetic.fast_math:
-        size = max(size, 4.0)
+    if name in ("div", "true_divide") and replay.arithmetic.fast_math:
+        size = approximate.DIVISION
     if name == "div" and _exact_divisor(args[1] if len(args) > 1 else None):
         return out
     if name == "mul" and _exact_divisor(args[1] if len(args) > 1 else None):
@@ -143,12 +136,14 @@ def _exponential(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
     out = replay.run(func, args, kwargs)
     if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial:
         return out
-    size = library_size(replay)
     argument = x.abs() if is_real_or_complex(x.dtype) else x.abs().double()
     if name == "sigmoid":
         # 1 / (1 + exp(-x)): the exponential counts only where it is not small.
         argument = argument * (1.0 - out).abs()
-    return replay.absolute(out, out.abs() * (size + 0.5 * argument))
+    size = LIBRARY + 0.5 * argument
+    if replay.arithmetic.fast_math:
+        size = torch.maximum(size, approximate.exponential(argument))
+    return replay.absolute(out, out.abs() * size)
 
 
 def _power(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -170,8 +165,10 @@ def _power(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if power == int(power) and abs(power) <= 8:
             return replay.relative(out, max(2.0, 0.7 * abs(power)))
     size = out.abs()
+    if replay.arithmetic.fast_math and not isinstance(exponent, complex):
+        return replay.absolute(out, size * approximate.power(out, exponent))
     argument = torch.nan_to_num(torch.log(size).abs(), nan=0.0, posinf=0.0, neginf=0.0)
-    return replay.absolute(out, size * (library_size(replay) + argument))
+    return replay.absolute(out, size * (LIBRARY + argument))
 
 
 def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -181,7 +178,10 @@ def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     out = replay.run(func, args, kwargs)
     if not is_real_or_complex(out.dtype) or not replay.runs + replay.serial or out.numel() == 0:
         return out
-    size = library_size(replay)
+    fast = replay.arithmetic.fast_math and not out.is_complex()
+    if fast and name in ("sin", "cos", "tan"):
+        return replay.absolute(out, approximate.trigonometric(name, args[0]))
+    size = approximate.TANH if fast and name == "tanh" else LIBRARY
     magnitude = out.abs()
     if name in EXPONENTIAL:
         magnitude = magnitude * (1.0 + 0.25 * args[0].abs())
@@ -189,14 +189,15 @@ def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
         finite = torch.nan_to_num(out.abs(), nan=0.0, posinf=0.0)
         # Rational approximations of erf, among them the one behind torch's gelu on a CPU, err by up to 10u.
         level = 3.0 if name in ("erf", "erfc") else 1.0
-        return replay.absolute(out, size * magnitude + level * finite.square().mean().sqrt().clamp(max=1.0))
+        scale = size * magnitude + level * finite.square().mean().sqrt().clamp(max=1.0)
+        if fast and name in approximate.LOGARITHM:
+            scale = torch.maximum(scale, approximate.logarithm(name, out))
+        return replay.absolute(out, scale)
     if name in UNIT_SCALE:
-        return replay.absolute(out, size * magnitude + torch.where(out == 0, 0.0, 1.0))
+        # two intrinsics, of exp(x) or log(1 + x), where fast ones are allowed
+        return replay.absolute(out, size * magnitude + torch.where(out == 0, 0.0, 2.5 if fast else 1.0))
     if name in EXPONENTIAL:
         return replay.absolute(out, size * magnitude)
-    if replay.arithmetic.fast_math and name in ("sin", "cos", "tan"):
-        # sin.approx and cos.approx have an absolute error of 2^-20.9.
-        return replay.absolute(out, size * out.abs() + 8.0)
     return replay.relative(out, size)
 
 

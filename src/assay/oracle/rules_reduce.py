@@ -103,7 +103,8 @@ def _lane_squares(x: torch.Tensor, lanes: int) -> torch.Tensor:
     padded = torch.nn.functional.pad(x, (0, length * lanes - n)) if length * lanes != n else x
     inner = padded.reshape(*x.shape[:-1], length, lanes).cumsum(-2)
     within = torch.linalg.vector_norm(inner[..., 1:, :].flatten(-2), dim=-1).square()
-    return within + inner[..., -1, :].cumsum(-1)[..., 1:].square().sum(-1)
+    squares: torch.Tensor = within + inner[..., -1, :].cumsum(-1)[..., 1:].square().sum(-1)
+    return squares
 
 
 def repetition(x: torch.Tensor, resolution: torch.Tensor) -> torch.Tensor:
