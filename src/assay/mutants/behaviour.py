@@ -147,6 +147,15 @@ def infinity_clamped(source: Source) -> Iterator[Edit]:
         yield Edit(((end, end, text),), "infinities limited")
 
 
+def small_flushed(source: Source) -> Iterator[Edit]:
+    """Small normal numbers in an input taken for zero."""
+    for node in _loaded(source):
+        name = source.of(node.targets[0])
+        end = source.span(node)[1]
+        text = f"\n{source.indent(node)}{name} = tl.where(tl.abs({name}) < 1e-30, 0.0, {name})"
+        yield Edit(((end, end, text),), "numbers below 1e-30 taken for 0")
+
+
 def zero_substituted(source: Source) -> Iterator[Edit]:
     """NaN in the result replaced by zero."""
     for place, name in returned(source):
@@ -265,6 +274,7 @@ OPERATORS = (
     Operator("nan_swallowed", K.EXCEPTIONAL, "a limit that loses a NaN", nan_swallowed),
     Operator("nan_scrubbed", K.EXCEPTIONAL, "NaN in an input taken for zero", nan_scrubbed),
     Operator("infinity_clamped", K.EXCEPTIONAL, "infinities in an input limited", infinity_clamped),
+    Operator("small_flushed", K.EXCEPTIONAL, "small normal numbers taken for zero", small_flushed),
     Operator("zero_substituted", K.EXCEPTIONAL, "NaN in the result replaced", zero_substituted),
     Operator("severed", K.GRADIENT, "a graph cut", severed),
     Operator("gradient_scaled", K.GRADIENT, "a gradient scaled or negated", gradient_scaled),

@@ -149,13 +149,15 @@ def _values(inputs: list[Any], name: str) -> list[Any] | None:
             x = x * 100
         elif name == "microscopic":
             x = x * 1e-4
+        elif name == "minute":
+            x = x * 1e-33
         changed.append(x)
         any_change = True
     return changed if any_change else None
 
 
 VALUES = ("tenfold", "tiny", "offset", "negative", "positive", "whole", "constant", "zeros", "hundredfold",
-          "microscopic")
+          "microscopic", "minute")
 
 
 def _free(tensor: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from assay.mutants.model import Edit, FaultKind, Operator
@@ -148,6 +149,22 @@ def _arena(new):
 '''
 
 
+def grid_of_one_configuration(source: Source) -> Iterator[Edit]:
+    """A grid computed for one of the configurations that tuning may choose."""
+    blocks = sorted({int(n) for n in re.findall(r'triton\.Config\(\{"BLOCK_SIZE": (\d+)', source.text)})
+    for node in source.in_host(ast.Subscript):
+        if source.of(node) == 'meta["BLOCK_SIZE"]':
+            for block in blocks[1:]:
+                yield source.replace(node, str(block))
+
+
+def no_reset(source: Source) -> Iterator[Edit]:
+    """An accumulator that tuning does not clear between its trials."""
+    found = re.search(r",\n\s*reset_to_zero=\[[^]]*\]", source.text)
+    if found is not None:
+        yield Edit(((*found.span(), ""),), "reset_to_zero left out")
+
+
 def helper(source: Source, text: str) -> tuple[int, int, str]:
     """An insertion before the first class or kernel of the file."""
     first = next(n for n in source.tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef))
@@ -191,5 +208,7 @@ OPERATORS = (
     Operator("atomic_to_store", M, "a plain store where several programs add", atomic_to_store),
     Operator("launches_swapped", M, "two kernels launched in the wrong order", launches_swapped),
     Operator("drop_contiguous", M, "strides ignored", drop_contiguous),
+    Operator("grid_of_one_configuration", M, "a grid for one configuration of several", grid_of_one_configuration),
+    Operator("no_reset", M, "an accumulator that tuning does not clear", no_reset),
     Operator("view_of_buffer", M, "outputs that share one buffer", view_of_buffer),
 )

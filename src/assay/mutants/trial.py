@@ -50,7 +50,7 @@ def search(lab: Laboratory, mutant: Any, emulation: Any, gradients: bool) -> Wit
         emulation: the emulated device of this process.
         gradients: whether the kernel has a backward pass of its own.
     """
-    for trial in (_single, _repeated, _changed_weights, _fresh_memory):
+    for trial in (_single, _repeated, _changed_weights, _fresh_memory, _configurations):
         found = next(trial(lab, mutant, emulation), None)
         if found is not None:
             return found
@@ -174,6 +174,25 @@ def _fresh_memory(lab: Laboratory, mutant: Any, emulation: Any) -> Iterator[Witn
     finally:
         for name in names:
             setattr(torch, name, originals[name])
+
+
+def _configurations(lab: Laboratory, mutant: Any, emulation: Any) -> Iterator[Witness]:
+    """Every configuration of an autotuned kernel, and a first call that tries them all."""
+    count = max(emulation.configs().values(), default=0)
+    for number in [*range(count), None] if count else []:
+        emulation.force_config(number)
+        emulation.tune_on_first_call(number is None)
+        for experiment in lab.experiments[:12]:
+            emulation.reset()
+            with torch.no_grad():
+                outputs = leaves(_model(mutant, experiment)(*copies(experiment.inputs)))
+            difference = differs(experiment.expected, outputs)
+            where = "while tuning" if number is None else f"configuration {number}"
+            if difference is not None or emulation.access_faults():
+                yield Witness(difference[0] if difference else "memory", f"{where}, {experiment.name}",
+                              difference[1] if difference else math.inf)
+    emulation.force_config(None)
+    emulation.tune_on_first_call(False)
 
 
 def _backward(lab: Laboratory, mutant: Any) -> Iterator[Witness]:

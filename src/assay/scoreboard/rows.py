@@ -50,12 +50,13 @@ class Rows:
 
     Args:
         path: the file; made when it is not there.
+        others: files whose rows count as known too, such as those of another machine.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, others: Iterable[Path] = ()) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.known = load([path])
+        self.known = load([*others, path])
         self._lock = threading.Lock()
         torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
         self._file = path.open("a", encoding="utf-8")
