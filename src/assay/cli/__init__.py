@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, demonstrate, evidence, gate, judge, render, tolerance
+from assay.cli import about, audit, demonstrate, evidence, gate, judge, render, tolerance
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -37,13 +37,14 @@ app.command("explain")(about.explain)
 app.command("schema")(about.schema)
 app.command("doctor")(about.doctor)
 app.command("demo")(demonstrate.demo)
+app.command("gate")(gate.gate)
 app.command("replay")(evidence.replay)
 app.add_typer(evidence.app, name="store")
-app.command("gate")(gate.gate)
 app.command("oracle")(tolerance.oracle)
 app.command("calibrate")(tolerance.calibrate)
 app.command("prompt")(contract.prompt)
 app.add_typer(contract.app, name="contract")
+app.add_typer(audit.app, name="audit")
 
 
 def _print_version(wanted: bool) -> None:
