@@ -155,6 +155,18 @@ def test_variations_do_what_their_names_say() -> None:
         of("normal", "powers_of_two").abs().log2(), of("normal", "powers_of_two").abs().log2().round()
     )
     assert len(of("normal", "ties").unique()) < 15
+    assert bool((of("normal", "descending").diff(dim=1) <= 0).all())
+    assert torch.equal(of("normal", "descending").sort(1).values, base.sort(1).values)
+    ramp = of("normal", "ramp")
+    assert bool((ramp.diff(dim=1) > 0).all())
+    assert (float(ramp.min()), float(ramp.max())) == (float(base.min()), float(base.max()))
+    assert of("normal", "ones").unique().tolist() == [1.0]
+
+
+def test_ones_are_tried_only_where_the_range_has_them() -> None:
+    _, structure = STRUCTURES["uniform"]
+    assert "ones" not in variants(structure)
+    assert "ones" in variants(structure.model_copy(update={"high": 2.0}))
 
 
 def test_extremes_of_ranges_are_reached() -> None:

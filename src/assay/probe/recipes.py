@@ -112,6 +112,24 @@ def sorted_rows(limits: Limits) -> Tensor:
     return limits.original.sort(dim=-1).values if limits.shape else limits.original.clone()
 
 
+def descending_rows(limits: Limits) -> Tensor:
+    """The task's values, each row sorted from the largest down."""
+    return limits.original.sort(dim=-1, descending=True).values if limits.shape else limits.original.clone()
+
+
+def ramp(limits: Limits) -> Tensor:
+    """Each row rises evenly through the task's range, so that its largest value so far moves with every tile."""
+    _, length = limits.rows()
+    share = torch.linspace(0.0, 1.0, length, dtype=torch.float64) if length > 1 else torch.full((1,), 0.5)
+    low, high = (float(end) for end in limits.original.aminmax())
+    return (low + (high - low) * (share if limits.shape else share.reshape(()))).expand(limits.shape).clone()
+
+
+def ones(limits: Limits) -> Tensor:
+    """One throughout: a long sum is a count."""
+    return torch.ones(limits.shape, dtype=torch.float64)
+
+
 def alternating(limits: Limits) -> Tensor:
     """Signs + − + − along each row."""
     _, length = limits.rows()

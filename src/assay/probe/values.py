@@ -26,6 +26,7 @@ _UNBOUNDED: dict[str, Recipe] = {
     "constant_rows": recipes.constant_rows,
     "zero_rows": recipes.zero_rows,
     "zeros": recipes.zeros,
+    "ones": recipes.ones,
     "all_negative": recipes.negative,
     "all_positive": recipes.nonnegative,
     "tiny_variance": recipes.tiny_variance,
@@ -34,6 +35,8 @@ _UNBOUNDED: dict[str, Recipe] = {
     "alternating": recipes.alternating,
     "ties": recipes.ties,
     "sorted": recipes.sorted_rows,
+    "descending": recipes.descending_rows,
+    "ramp": recipes.ramp,
     "sparse": recipes.sparse,
     "small_integers": recipes.small_integers,
     "powers_of_two": recipes.powers_of_two,
@@ -50,7 +53,10 @@ _BOUNDED: dict[str, Recipe] = {
     "lowest": recipes.lowest,
     "highest": recipes.highest,
     "sorted": recipes.sorted_rows,
+    "descending": recipes.descending_rows,
+    "ramp": recipes.ramp,
 }
+_WITH_ONE: dict[str, Recipe] = {"ones": recipes.ones}
 _WITH_ZERO: dict[str, Recipe] = {
     "zero_rows": recipes.zero_rows,
     "zeros": recipes.zeros,
@@ -108,8 +114,8 @@ def variants(structure: Structure) -> tuple[str, ...]:
 
 
 # these say something about the order within a row, which sorting or mirroring would undo
-_AGAINST_ORDER = {"sorted", "alternating", "cancelling", "zero_rows", "sparse"}
-_AGAINST_SYMMETRY = {"sorted", "cancelling", "constant_rows", "zero_rows", "dominant", "one_high"}
+_AGAINST_ORDER = {"sorted", "descending", "ramp", "alternating", "cancelling", "zero_rows", "sparse"}
+_AGAINST_SYMMETRY = {"sorted", "descending", "ramp", "cancelling", "constant_rows", "zero_rows", "dominant", "one_high"}
 
 
 def _special(structure: Structure) -> tuple[str, ...] | None:
@@ -162,6 +168,8 @@ def _recipes(structure: Structure) -> dict[str, Recipe]:
         found |= _POSITIVE
     elif not triangle and low <= 0 <= high:
         found |= _WITH_ZERO
+    if low <= 1 <= high:
+        found |= _WITH_ONE
     return found
 
 
