@@ -220,7 +220,8 @@ def fingerprints(records: Sequence[Record]) -> tuple[PrecisionFingerprint, ...]:
         if not record.comparable or not record.truths[0].modes or record.probe.kind not in ("fingerprint", "control"):
             continue
         seen = fingerprint_of(record)
-        if seen is None:
+        if seen is None or not any(seen.ratios.values()):
+            # a result without any error tells nothing of its arithmetic
             continue
         found.append(PrecisionFingerprint(
             probe=record.probe.id, mode=seen.mode, recognised=seen.recognised,

@@ -12,6 +12,7 @@ from assay.gates.numbers import Compared
 from assay.oracle import Evaluation, Fingerprint
 from assay.probe.record import Record
 from assay.report.model import Finding
+from assay.report.words import MODES
 from assay.vocabulary import Reason, Tier
 
 MODE_REASON = {
@@ -22,13 +23,7 @@ MODE_REASON = {
     "bf16_accumulate": Reason.NARROW_ACCUMULATOR,
 }
 """Reason for each mode of the oracle's fingerprint."""
-WORDS = {
-    "tf32": "TF32 operands",
-    "bf16": "bfloat16 operands",
-    "fp16": "float16 operands",
-    "fp16_accumulate": "a float16 accumulator",
-    "bf16_accumulate": "a bfloat16 accumulator",
-}
+WORDS = {mode: MODES[mode] for mode in MODE_REASON}
 """Each mode as people say it."""
 PLAINLY_WRONG_BITS = 4.0
 """With fewer bits than this that agree with the truth, a result is wrong rather than less precise."""

@@ -177,6 +177,11 @@ def replay_command(report: Report, finding: Finding, names: Names) -> str:
     """The command that shows a finding again: from the store, or by the same seed and the gates that are needed."""
     if finding.id:
         return shlex.join(["assay", "replay", finding.id, *(["--store", names.store] if names.store else [])])
+    return repeat_command(report, finding, names)
+
+
+def repeat_command(report: Report, finding: Finding, names: Names) -> str:
+    """The command that shows a finding again without a store: the same seed, and the gates that are needed."""
     probe = report.probes.get(finding.probe)
     wanted = [finding.slug]
     known = {gate.slug for gate in report.gates}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +18,7 @@ from assay.pages import gate_page
 from assay.report.exhibit import SourceExcerpt
 from assay.report.identity import fingerprints
 from assay.report.model import Finding, GateResult, Report, canonical_json
-from assay.report.phrases import facts, gate_note, names_of, replay_command, scope_text, verdict_text
+from assay.report.phrases import command, facts, gate_note, names_of, replay_command, scope_text, verdict_text
 from assay.report.words import REASONS, printable
 from assay.vocabulary import UNDECIDED, Label, Outcome, Tier
 
@@ -77,12 +76,10 @@ def _rule(gate: GateResult) -> dict[str, Any]:
 
 
 def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
-    names = names_of(report)
-    command = ["assay", "verify", names.reference, names.candidate, "--seed", str(report.seed), *names.options]
     found: dict[str, Any] = {
         "executionSuccessful": all(gate.outcome is not Outcome.ERROR for gate in report.gates),
         "exitCode": EXIT_CODES[report.label], "exitCodeDescription": verdict_text(report),
-        "commandLine": printable(shlex.join(command)),
+        "commandLine": printable(command(report, names_of(report))),
         "properties": {
             "label": report.label.value, "scope": scope_text(report), "seed": str(report.seed),
             "seedCommitment": report.seed_commitment, "probesRun": report.coverage.probes_run,

@@ -108,6 +108,16 @@ UNDECIDED_REASONS = frozenset({
 })
 """Reasons that say why nothing was decided; all others name a fault of the candidate."""
 
+MODES: dict[str, str] = {
+    "declared": "the declared precision",
+    "tf32": "TF32 operands",
+    "bf16": "bfloat16 operands",
+    "fp16": "float16 operands",
+    "fp16_accumulate": "a float16 accumulator",
+    "bf16_accumulate": "a bfloat16 accumulator",
+}
+"""Each arithmetic that a candidate may have used, as people say it."""
+
 WEAKNESSES = {
     "constant": "a constant",
     "zero": "all zeros",
