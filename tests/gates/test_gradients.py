@@ -225,3 +225,36 @@ def test_a_second_derivative_is_right_or_refused(zygote: Zygote, mark: str, save
     report = judged(zygote, "return x ** 3", "return Square.apply(x)", top=top, gradients="training",
                     tier=EffortTier.DEEP)
     assert reasons(report) == ({wanted} if wanted else set())
+
+
+DROPPED = """
+class Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p, training):
+        keep = (torch.rand_like(x) >= p) / (1 - p) if training else torch.ones_like(x)
+        ctx.save_for_backward(keep)
+        ctx.p = p
+        return x * keep
+
+    @staticmethod
+    def backward(ctx, g):
+        (keep,) = ctx.saved_tensors
+        return g * KEEP, None, None
+"""
+
+
+def test_a_random_reference_owes_the_gradient_that_it_has_in_evaluation_mode(zygote: Zygote) -> None:
+    def verdict(keep: str) -> Report:
+        return judged(zygote, "return torch.tanh(F.dropout(x, 0.5, self.training))",
+                      "return torch.tanh(Dropped.apply(x, 0.5, self.training))", top=DROPPED.replace("KEEP", keep))
+
+    assert outcome(verdict("keep")) == (Outcome.PASS, None)
+    always = verdict("(keep / (1 - ctx.p) if bool((keep == 1).all()) else keep)")
+    assert reasons(always) == {Reason.GRADIENT_VALUE}
+    assert {f.probe for f in always.findings} == {"gradients/eval"}
+
+
+@pytest.mark.slow
+def test_a_reference_that_is_random_in_every_mode_owes_no_gradient(zygote: Zygote) -> None:
+    body = "return torch.tanh(F.dropout(x, 0.5, True))"
+    assert outcome(judged(zygote, body, body)) == (Outcome.NOT_APPLICABLE, Reason.REFERENCE_RANDOM)

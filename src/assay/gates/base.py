@@ -148,7 +148,7 @@ SILENT = frozenset({Reason.REFERENCE_REJECTS, Reason.NOTHING_TO_VARY, Reason.REF
 """Reasons for which a probe never was an obligation."""
 
 NEED_ONE_RESULT = frozenset({
-    "gradients", "reduction_order", "order_sensitive", "dtypes", "accumulation", "nonfinite", "subnormals",
+    "reduction_order", "order_sensitive", "dtypes", "accumulation", "nonfinite", "subnormals",
     "schedules", "batch_invariance",
 })
 """Gates that compare with one right result; a random reference has none, only a distribution of them."""

@@ -37,6 +37,10 @@ def obliged(ctx: Context) -> bool:
 
 def planned(ctx: Context) -> list[Probe]:
     """One backward per kind of grad_output, with passes that repeat it in other layouts; other draws; modes."""
+    modes = bool(ctx.study.training and (ctx.study.mode_matters or ctx.study.random))
+    if ctx.study.random:
+        # where dropout is off there is one right gradient
+        return [_probe(ctx, "eval", "normal", PLAIN, "mode:eval")] if modes else []
     if not obliged(ctx):
         # kernels without a backward: one probe shows whether anything is claimed
         return [_probe(ctx, "normal", "normal", PLAIN)]
@@ -53,7 +57,7 @@ def planned(ctx: Context) -> list[Probe]:
     ]
     if ctx.study.beside and ctx.study.beside != ctx.small:
         probes.append(_probe(ctx, "sizes", "normal", PLAIN, sizes=ctx.study.beside))
-    if ctx.study.training and ctx.study.mode_matters:
+    if modes:
         probes.append(_probe(ctx, "eval", "normal", PLAIN, "mode:eval"))
     if (pair := _pair(ctx)) is not None:
         probes.append(_probe(ctx, f"twice@{pair[0]},{pair[1]}", "normal", PLAIN, f"tie:{pair[0]},{pair[1]}"))

@@ -30,7 +30,7 @@ class Gradients:
 
     def plan(self, ctx: Context) -> list[Probe]:
         """A backward per kind of cotangent; see `assay.gates.gradient_plan`."""
-        if ctx.contract.gradients == "none" or ctx.study.random or not differentiable(ctx):
+        if ctx.contract.gradients == "none" or not differentiable(ctx):
             return []
         return planned(ctx)
 
@@ -38,7 +38,7 @@ class Gradients:
         """Each gradient that the reference has: there, of its form, within tolerance, and the same each time."""
         if ctx.contract.gradients == "none":
             return Verdict(inapplicable=Reason.BY_CONTRACT)
-        if ctx.study.random:
+        if ctx.study.random and all(t.random for r in own(self, records) for t in r.truths):
             return Verdict(inapplicable=Reason.REFERENCE_RANDOM)
         if not differentiable(ctx):
             return Verdict(inapplicable=Reason.NO_SUCH_INPUT, note="the reference's outputs carry no gradient")
@@ -49,6 +49,8 @@ class Gradients:
             trains = "follow:train" in record.probe.conditions
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
+            elif any(truth.random for truth in record.truths):
+                verdict.undecided[Reason.REFERENCE_RANDOM] += 1
             elif not trains and not any(record.truths[0].requires_grad):
                 without += 1
             elif record.observation.status in FAULTS:

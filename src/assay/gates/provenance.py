@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.gates.base import Context, Verdict, distinct, own
+from assay.gates.kernel_names import is_library, is_neutral
 from assay.gates.numbers import same_bits
 from assay.probe import values
 from assay.probe.model import Call, Draw, Probe
@@ -16,6 +17,8 @@ from assay.vocabulary import Reason, Tier
 
 REQUIRED_SHARE = 0.5
 """Least share of the elementary operations that own kernels do under `provenance = "required"`."""
+_ELSEWHERE = frozenset({"ways", "eval"})
+"""Kinds of probes in which torch may rightly take over, as where a kernel without a backward is trained."""
 _WIDER = ("wide10", "wide100", "both_ends", "filled")
 
 
@@ -35,7 +38,7 @@ class Provenance:
 
     def plan(self, ctx: Context) -> list[Probe]:
         """Three calls with everything counted, and the same twice with corrupted stores."""
-        if self._waived(ctx) or ctx.device != "cpu" or ctx.language == "torch":
+        if self._waived(ctx) or ctx.language == "torch" or (ctx.device == "cpu" and not _triton(ctx)):
             return []
         names = [
             name
@@ -58,14 +61,16 @@ class Provenance:
                 sizes=ctx.sizes,
                 draws=draws,
                 calls=(Call(), Call(draw=1), Call()),
-                conditions=(condition,),
+                conditions=conditions,
                 parameters=parameters,
             )
-            for kind, condition in (
-                ("work", "work:1"),
-                ("corrupt-1", "corrupt:1"),
-                ("corrupt-2", "corrupt:2"),
+            for kind, conditions in (
+                ("work", ("work:1",) if ctx.device == "cpu" else ("work:1", "profile:1")),
+                ("corrupt-1", ("corrupt:1",)),
+                ("corrupt-2", ("corrupt:2",)),
             )
+            # what a kernel stores can be corrupted where its launches pass through Triton
+            if kind == "work" or _triton(ctx)
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -73,13 +78,19 @@ class Provenance:
         if self._waived(ctx):
             note = "a plain torch candidate owes no kernel" if ctx.contract.provenance == "auto" else None
             return Verdict(inapplicable=Reason.BY_CONTRACT, note=note)
+        if ctx.device == "cpu" and not _triton(ctx) and ctx.language != "torch":
+            return Verdict(inapplicable=Reason.NEEDS_GPU, note=f"work of {ctx.language} kernels is timed on a GPU")
         verdict = Verdict()
         for record in records:
-            if record.observation.ran and record.probe.gate == "values":
+            if (_triton(ctx) and record.observation.ran and record.probe.gate == "values"
+                    and record.probe.kind not in _ELSEWHERE):
                 self._launches(ctx, record, verdict)
         mine = {r.probe.kind: r for r in own(self, records)}
         if "work" in mine and not verdict.findings:
-            self._dataflow(ctx, mine, verdict)
+            if _triton(ctx):
+                self._dataflow(ctx, mine, verdict)
+            else:
+                self._timed(ctx, mine["work"], verdict)
         if not verdict.findings:
             for record in records:
                 verdict.findings += self._later_calls(record)
@@ -127,7 +138,7 @@ class Provenance:
         total = own_work + sum(library.values())
         share = own_work / total if total else 0.0
         rest = ", ".join(f"{name} {count:,}" for name, count in library.most_common(4))
-        verdict.note = f"own kernels do {share:.0%} of {total:,} elementary operations" + (
+        verdict.note = f"own kernels do {share:.0%} of {total:,} {_unit(base)}" + (
             f"; torch: {rest}" if rest else ""
         )
         calls = base.observation.calls
@@ -166,10 +177,27 @@ class Provenance:
                 )
             )
 
+    def _timed(self, ctx: Context, base: Record, verdict: Verdict) -> None:
+        """Does any kernel of its own run, and for how long, where launches cannot be watched?"""
+        calls = base.observation.facts.get("per_call", [])
+        if not base.observation.ran or any(not call.get("kernels") for call in calls):
+            verdict.undecided[Reason.TOOLCHAIN if base.observation.ran else Reason.RAISED] += 1
+            return
+        own_time, library = _counted(base)
+        total = own_time + sum(library.values())
+        share = own_time / total if total else 0.0
+        verdict.decided += 1
+        verdict.note = f"own kernels take {share:.0%} of {total / 1000:,.0f} microseconds on the device"
+        if not own_time or (ctx.contract.provenance == "required" and share < REQUIRED_SHARE):
+            actual = (f"own kernels take {share:.0%} of the time, less than {REQUIRED_SHARE:.0%}" if own_time
+                      else "every kernel that ran is the library's")
+            verdict.findings.append(self._found(base, Reason.LIBRARY_DID_THE_WORK, actual,
+                                                {"library": dict(library.most_common(8)), "share": round(share, 4)}))
+
     def _later_calls(self, record: Record) -> list[Finding]:
         """A call without a launch although the first call of the same instance had one."""
         per_call = record.observation.facts.get("per_call", [])
-        if not record.observation.ran:
+        if not record.observation.ran or record.probe.kind in _ELSEWHERE:
             return []
         launched = [seen.get("launches") for seen in per_call]
         if None in launched or not launched or not launched[0]:
@@ -206,13 +234,30 @@ def _native(ctx: Context, record: Record) -> bool:
 
 
 def _counted(record: Record) -> tuple[int, Counter[str]]:
-    """Operations of own kernels and, by operator, of torch, over all calls."""
+    """Work of own kernels and, by name, of torch, over all calls: operations, or nanoseconds on a GPU."""
     library: Counter[str] = Counter()
     own_work = 0
     for seen in record.observation.facts.get("per_call", []):
-        own_work += int(seen.get("own") or 0)
+        if seen.get("kernels"):
+            for name, spent in seen["kernels"]:
+                if is_library(name) and not is_neutral(name):
+                    library[name[:80]] += spent
+                elif not is_neutral(name):
+                    own_work += spent
+            continue
+        own_work += int(seen.get("own") or seen.get("launches") or 0)
         library.update({str(k): int(v) for k, v in (seen.get("library") or {}).items()})
     return own_work, library
+
+
+def _triton(ctx: Context) -> bool:
+    """Whether the candidate's launches pass through Triton, where they can be watched and corrupted."""
+    return bool({"triton", "gluon"} & {ctx.language, *ctx.languages})
+
+
+def _unit(record: Record) -> str:
+    calls = record.observation.facts.get("per_call", [])
+    return "nanoseconds of kernel time" if any(call.get("kernels") for call in calls) else "elementary operations"
 
 
 def _same_outputs(base: Record, other: Record) -> bool:

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 
 from assay import oracle
-from assay.gates.base import Context, Verdict, distinct, own, single, undecided_reason
+from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
 from assay.gates.distribution import ERROR_PROBABILITY, Pair, Shift, two_sample
-from assay.gates.numbers import Compared, finding, same_form
+from assay.gates.numbers import Compared, compare_call, finding, same_form
 from assay.gates.ordinary import judge_record
 from assay.probe import values
 from assay.probe.model import Call, Draw, Probe
@@ -24,6 +24,8 @@ SLOW_SECONDS = 0.2
 """Seconds of a call from which it counts as slow."""
 SAMPLES = {EffortTier.QUICK: 32, EffortTier.STANDARD: 64, EffortTier.DEEP: 128}
 """Draws that the distribution of a random reference is judged by."""
+WAYS = ("inference", "thread", "eval", "grad")
+"""Ways of calling a module, see `assay.run.ways`; the one that a kernel without a backward may refuse is last."""
 _TELLING = ("wide10", "narrow", "all_negative", "constant_rows", "zeros")
 """Variations worth trying on one input alone first."""
 
@@ -40,7 +42,7 @@ class Values:
     def plan(self, ctx: Context) -> list[Probe]:
         """Task draws, then variations of all inputs together, then of each input alone."""
         if ctx.study.random:
-            return [self._first(ctx, 0), self._samples(ctx)]
+            return [self._first(ctx, 0), self._samples(ctx), *self._evaluation(ctx)]
         slow = ctx.call_seconds > SLOW_SECONDS and not ctx.deep
         count = min(DRAWS[ctx.tier], SLOW_DRAWS) if slow else DRAWS[ctx.tier]
         probes = [self._first(ctx, i) for i in range(count)]
@@ -51,7 +53,25 @@ class Values:
                        ctx.sizes, parameters=i)
                 for i in range(1, 2 if ctx.quick else 3)
             ]
-        return probes + self._buffers(ctx) + self._variations(ctx)
+        return probes + self._ways(ctx) + self._evaluation(ctx) + self._buffers(ctx) + self._variations(ctx)
+
+    def _ways(self, ctx: Context) -> list[Probe]:
+        """One draw, called in every other ordinary way; by fresh instances where a call leaves something behind."""
+        names = [way for way in WAYS if way != "eval" or (ctx.study.training and not ctx.study.mode_matters)]
+        groups = [[name] for name in names] if ctx.study.stateful else [names]
+        return [
+            Probe(id=f"{self.slug}/{'+'.join(group)}", gate=self.slug, kind="ways", sizes=ctx.small,
+                  draws=(Draw(seed=ctx.draw_seed(self.slug, "ways")),), calls=tuple(Call() for _ in group),
+                  conditions=(f"ways:{','.join(group)}",))
+            for group in groups
+        ]
+
+    def _evaluation(self, ctx: Context) -> list[Probe]:
+        """One draw in evaluation mode, where the mode of the reference matters and it starts out in the other."""
+        if not (ctx.study.training and (ctx.study.mode_matters or ctx.study.random)):
+            return []
+        return [single(self, "eval", Draw(seed=ctx.draw_seed(self.slug, "eval")), ctx.small, kind="eval",
+                       conditions=("mode:eval",))]
 
     def _buffers(self, ctx: Context) -> list[Probe]:
         """One draw after which the floating buffers that the reference changes are compared too."""
@@ -107,6 +127,10 @@ class Values:
                 self._distribution(record, verdict)
             elif record.probe.kind == "buffers":
                 self._after(record, verdict)
+            elif record.probe.kind == "ways":
+                self._other_ways(ctx, record, verdict)
+            elif record.probe.kind == "eval":
+                judge_record(self, record, verdict, Tier.VIOLATION)
             else:
                 judge_record(self, record, verdict, Tier.WRONG)
         if ctx.study.weak:
@@ -114,6 +138,35 @@ class Values:
             verdict.note = f"weak task: {weak} would pass the usual check"
         verdict.findings = distinct(verdict.findings)
         return verdict
+
+    def _other_ways(self, ctx: Context, record: Record, verdict: Verdict) -> None:
+        """Each way of calling whose result the reference does not change."""
+        if (reason := undecided_reason(record)) is not None:
+            verdict.undecided[reason] += 1
+            return
+        seen, refused = record.observation, record.truths[0].backward_refused
+        ways = next(c for c in record.probe.conditions if c.startswith("ways:")).removeprefix("ways:").split(",")
+        for number in range(len(seen.calls)):
+            if f"{number}/{ways[number]}" in refused:
+                continue
+            verdict.decided += 1
+            for compared in compare_call(record, number):
+                if not compared.result.ok:
+                    found = finding(self, record, compared, Tier.WRONG)
+                    verdict.findings.append(
+                        found.model_copy(update={"detail": {**found.detail, "called": ways[number]}}))
+        number = len(seen.calls)
+        if seen.status not in FAULTS or number >= len(ways):
+            return
+        # kernels without a backward may refuse inputs that ask for a gradient
+        forward_only = ctx.contract.gradients != "training" and not ctx.defines_backward
+        may_refuse = ways[number] == "grad" and seen.status == "raised" and forward_only
+        if may_refuse or f"{number}/{ways[number]}" in refused:
+            verdict.undecided[Reason.NOTHING_TO_VARY] += 1
+            return
+        verdict.decided += 1
+        found = fault_finding(self, record, Tier.VIOLATION)
+        verdict.findings.append(found.model_copy(update={"detail": {**found.detail, "called": ways[number]}}))
 
     def _after(self, record: Record, verdict: Verdict) -> None:
         """Compare the buffers that the candidate has too, as the call left them."""

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from assay.probe.backward import parsed
-from assay.run import backward, bait, codec, integrity, tiled, weights, wire
+from assay.run import backward, bait, builds, codec, integrity, tiled, ways, weights, wire
 from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
@@ -46,6 +46,7 @@ class _State:
         self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
         self.watched: dict[str, Any] = {}
         self.bait = bait.plant()
+        self.builds = builds.Builds(os.path.join(os.getcwd(), "builds"))
 
 
 def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
@@ -66,6 +67,10 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
             os._exit(stop.code if isinstance(stop.code, int) else 1)
         except BaseException as error:
             header, chunks = {"error": describe(error, "worker")}, []
+        offered = state.builds.offered()
+        if offered:
+            header["built"] = [[key, name, len(data)] for key, name, data in offered]
+            chunks = [*chunks, *[memoryview(data) for _, _, data in offered]]
         header["token"] = frame.header.get("token")
         wire.send(sock, header, chunks)
 
@@ -107,6 +112,12 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
         from assay.run import on_device
 
         state.on_device = on_device.install()
+    state.builds.install()
+    view, kept = memoryview(frame.payload), []
+    for key, name, size in header.get("builds", []):
+        kept.append((key, name, bytes(view[:size])))
+        view = view[size:]
+    state.builds.shelve(kept)
     state.watched = integrity.snapshot()
     path = os.path.join(os.getcwd(), "candidate.py")
     with open(path, "w", encoding="utf-8") as file:
@@ -154,6 +165,8 @@ def _build(state: _State, key: str, dtype: str | None) -> tuple[Any, weights.Wei
     if not isinstance(entry, type):
         return entry, weights.WeightMatch("none", {})
     model = entry(*_own(args), **_own(kwargs))
+    if isinstance(model, torch.nn.Module) and getattr(model, "adopts_weights", False) is True:
+        weights.adopt(model, reference, frozenset(header["buffers"]))
     if isinstance(model, torch.nn.Module) and state.device != "cpu":
         model = model.to(state.device)
     # paired by the values as constructed: varied ones would hide which tensor is which
@@ -239,7 +252,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     ranges: dict[str, list[list[int]]] = {}
     shared: list[list[int]] = []
     stage: list[str] = []
-    tools = Instruments(header.get("conditions") or {}, state.emulation)
+    tools = Instruments(header.get("conditions") or {}, state.emulation, state.on_device)
     try:
         with tools:
             model, found = _build(state, header["key"], header.get("dtype"))
@@ -415,18 +428,23 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
     """One forward, and its backward passes when asked; (outputs, gradients or None)."""
     # bait in this frame: a kernel never looks here
     reference, expected = state.bait, torch.zeros(1)
+    conditions = header.get("conditions") or {}
+    if conditions.get("mode") == "eval" and isinstance(model, torch.nn.Module):
+        model.eval()
     if not header.get("grad"):
-        with torch.no_grad():
-            outputs = model(*args, **kwargs)
+        if "ways" in conditions:
+            stage.append(conditions["ways"].split(",")[number])
+            outputs = ways.take(stage[-1], model, lambda: model(*args, **kwargs), inputs)
+            stage.clear()
+        else:
+            with torch.no_grad():
+                outputs = model(*args, **kwargs)
         del reference, expected
         return outputs, None
-    conditions = header.get("conditions") or {}
     if "tie" in conditions:
         first, second = (int(i) for i in conditions["tie"].split(","))
         inputs = [inputs[first] if i == second else t for i, t in enumerate(inputs)]
         args, kwargs = codec.unflatten(header["calls"][number]["tree"], inputs)
-    if conditions.get("mode") == "eval" and isinstance(model, torch.nn.Module):
-        model.eval()
     steps = parsed(str(conditions.get("backward", "")))
     taken = backward.follow(conditions.get("follow", ""), steps[min(number, len(steps) - 1)],
                             lambda: model(*args, **kwargs), inputs, _answering(model, found), cotangents, stage)

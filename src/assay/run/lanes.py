@@ -256,6 +256,8 @@ def _backward(probe: Probe) -> dict[str, Any]:
         found["eval"] = True
     if "follow" in conditions:
         found["follow"] = conditions["follow"]
+    if "ways" in conditions:
+        found["ways"] = conditions["ways"].split(",")
     return found
 
 

@@ -16,7 +16,7 @@ from assay.oracle import memory
 from assay.probe.backward import parsed
 from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw
-from assay.run import backward, codec, training, wire
+from assay.run import backward, codec, training, ways, wire
 from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
 from assay.task.tree import Arguments
@@ -353,6 +353,9 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     requires: list[bool] = []
     refused: list[str] = []
     masks: dict[str, torch.Tensor] = {}
+    for number, way in enumerate(header.get("ways") or ()):
+        if not _same_any_way(model, _arranged(arguments, draw.layouts, device), way, tensors, int(header["call_seed"])):
+            refused.append(f"{number}/{way}")
     if header.get("follow") == "train":
         handed = targets
         flat += handed
@@ -390,7 +393,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
-        "random": evaluation.random if state.study is None else state.study.random,
+        "random": evaluation.random if state.study is None else state.study.random and (
+            evaluation.random or not header.get("eval")),
         "unmodelled": list(evaluation.unmodelled), "seconds": seconds,
         "ops": evaluation.ops, "arithmetic": evaluation.arithmetic.to_json(), "modes": modes,
         "mutated": mutated, "aliases": aliases,
@@ -414,6 +418,19 @@ def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
     except RuntimeError:
         # in-place on a leaf that requires grad: such a reference is not for training
         return []
+
+
+def _same_any_way(model: Any, fed: Any, way: str, expected: list[torch.Tensor], seed: int) -> bool:
+    """Whether the reference returns the same bits when it is called another way."""
+    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    torch.manual_seed(seed)
+    try:
+        seen = _leaves_of(ways.take(way, own, functools.partial(own, *fed.args, **fed.kwargs), fed.tensors()))
+    except Exception:
+        return False
+    return len(seen) == len(expected) and all(
+        bytes(codec.tensor_bytes(a.detach())) == bytes(codec.tensor_bytes(b))
+        for a, b in zip(seen, expected, strict=True))
 
 
 class _NoGradient(Exception):
