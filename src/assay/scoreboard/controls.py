@@ -87,7 +87,8 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
     "cumsum_rows": (("widened", "wide = x.float()\n"
                      "return torch.cumsum(wide, dim=1).to(x.dtype)"),),
     "rope": (("halves", "half = cos.shape[-1]\na, b = x[..., :half].float(), x[..., half:].float()\n"
-              "c, s = cos.float(), sin.float()\nreturn torch.cat((a * c - b * s, b * c + a * s), dim=-1).to(x.dtype)"),),
+              "c, s = cos.float(), sin.float()\n"
+              "return torch.cat((a * c - b * s, b * c + a * s), dim=-1).to(x.dtype)"),),
 }
 """Other bodies of `forward`, by task: the same function by another algorithm."""
 

@@ -36,7 +36,8 @@ SEEDED: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 
 CONTROLS = (
     "softmax_row", "log_softmax", "layer_norm_affine", "rms_norm", "group_norm", "matmul_tiled", "bmm",
-    "linear_bias_relu", "attention", "cross_entropy_rows", "row_min", "logsumexp", "cumsum_rows", "gelu", "rope", "max_pool2d",
+    "linear_bias_relu", "attention", "cross_entropy_rows", "row_min", "logsumexp", "cumsum_rows", "gelu", "rope",
+    "max_pool2d",
 )
 """Sixteen right kernels, which have to stay clean with NaN and adversarial inputs on."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,10 +59,11 @@ class Rows:
         self.path = path
         self.known = load([*others, path])
         self._lock = threading.Lock()
-        torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+        if path.exists():
+            # what was being written when an earlier run was killed
+            whole = path.read_bytes().rpartition(b"\n")
+            os.truncate(path, len(whole[0]) + len(whole[1]))
         self._file = path.open("a", encoding="utf-8")
-        if torn:
-            self._file.write("\n")
 
     def add(self, row: Row) -> None:
         """Append a row, and keep it."""
