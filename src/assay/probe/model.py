@@ -26,6 +26,19 @@ class Injection(Frozen):
     """What is put there; `subnormal` is a quarter of the smallest normal number, `tiny` four times it."""
 
 
+class Explicit(Frozen):
+    """One input written down: a value throughout, and others in some places."""
+
+    leaf: int
+    """Position of the input among the tensor inputs."""
+    fill: float
+    """The value of every element that is not among `places`."""
+    places: tuple[int, ...] = ()
+    """Flat positions, ascending."""
+    values: tuple[float, ...] = ()
+    """The value at each of them."""
+
+
 class Draw(Frozen):
     """One set of inputs, made from the task's own generator."""
 
@@ -35,6 +48,8 @@ class Draw(Frozen):
     """`task` for the generator as it is, else the name of a structure-preserving variation."""
     leaves: tuple[int, ...] | None = None
     """Tensor inputs the variation applies to; None means all of them."""
+    literals: tuple[Explicit, ...] = ()
+    """Inputs that are written down instead of generated."""
     injections: tuple[Injection, ...] = ()
     """Exceptional values put in afterwards."""
     parameters: int | None = None

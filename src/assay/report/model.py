@@ -77,6 +77,8 @@ class Finding(Frozen):
     """Inputs of the probe that hold values put in, or values that are not finite."""
     source: SourceExcerpt | None = None
     """The line of the candidate concerned, where it is known."""
+    minimal: Minimal | None = None
+    """The smallest input that shows it, where one was looked for."""
 
 
 class GateResult(Frozen):

@@ -160,6 +160,8 @@ def _describe_draw(draw: Draw) -> str:
     words = "the task's own inputs" if draw.variant == "task" else f"inputs {draw.variant}"
     if draw.variant != "task" and draw.leaves is not None:
         words += f" (input {', '.join(map(str, draw.leaves))})"
+    if draw.literals:
+        words += f" (input {', '.join(str(each.leaf) for each in draw.literals)} written down)"
     for injection in draw.injections:
         words += f" with {injection.value} at {injection.position:.0%} of input {injection.leaf}"
     layouts = [f"input {i} {name}" for i, name in enumerate(draw.layouts) if name != "task"]

@@ -15,7 +15,7 @@ import torch
 from assay.oracle import memory
 from assay.probe.backward import parsed
 from assay.probe.layouts import distinct, distinct_like, place
-from assay.probe.model import Draw
+from assay.probe.model import Draw, Explicit
 from assay.run import backward, codec, training, ways, wire
 from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
@@ -202,6 +202,7 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
     arguments = instance.inputs(draw.seed)
     leaves = state.study.tensor_inputs() if state.study is not None else []
     applied = 0
+    written = {each.leaf: each for each in draw.literals}
 
     def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
         nonlocal applied
@@ -217,6 +218,8 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
                 applied += 1
         if position in state.declared:
             tensor = conform(tensor, state.declared[position])
+        if position in written:
+            tensor = _written_down(tensor, written[position])
         if dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(codec.DTYPES[dtype])
         if draw.rows is not None and position in draw.batched:
@@ -238,6 +241,16 @@ def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) ->
         if not done:
             return arguments, "no floating input to put the value into"
     return arguments, ""
+
+
+def _written_down(tensor: torch.Tensor, literal: Explicit) -> torch.Tensor:
+    """A tensor of the same form with the values that a recipe names."""
+    made = torch.full_like(tensor, literal.fill)
+    if literal.places:
+        flat = torch.full((tensor.numel(),), literal.fill, dtype=torch.float64)
+        flat[torch.tensor(literal.places)] = torch.tensor(literal.values, dtype=torch.float64)
+        made.copy_(flat.reshape(tensor.shape))
+    return made
 
 
 def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
