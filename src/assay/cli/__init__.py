@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, audit, demonstrate, evidence, gate, judge, render, tolerance
+from assay.cli import about, audit, demonstrate, evidence, gate, judge, render, scoreboard, selftest, tolerance
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -36,6 +36,8 @@ app.command("gates")(about.gates)
 app.command("explain")(about.explain)
 app.command("schema")(about.schema)
 app.command("doctor")(about.doctor)
+app.command("selftest")(selftest.selftest)
+app.command("scoreboard")(scoreboard.scoreboard)
 app.command("demo")(demonstrate.demo)
 app.command("gate")(gate.gate)
 app.command("replay")(evidence.replay)
