@@ -80,6 +80,12 @@ class Finding(Frozen):
     minimal: Minimal | None = None
     """The smallest input that shows it, where one was looked for."""
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from assay.report.notebook import finding_html
+
+        return finding_html(self)
+
 
 class GateResult(Frozen):
     """What one gate decided, and on how much."""
@@ -257,6 +263,12 @@ class Report(Frozen):
         if isinstance(data, dict) and data.get("schema_version") == 1:
             return {**data, "schema_version": REPORT_VERSION}
         return data
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from assay.report.notebook import report_html
+
+        return report_html(self)
 
     def raise_for_findings(self) -> None:
         """Raise AssayFailure when the label is `rejected`, with the findings in its text."""
