@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.output import console, one_line
-from assay.cli.progress import progress
+from assay.cli.progress import Show, progress
 from assay.errors import InputError
 
 if TYPE_CHECKING:
-    from assay.evidence import Store
+    from assay.evidence import FindingRecord, Store
     from assay.evidence.replay import Replay
+    from assay.evidence.shrink import Shrunk
+    from assay.report.model import Report
+    from assay.run.process import Zygote
 
 VARIABLE = "ASSAY_STORE"
 DIRECTORY = ".assay"
@@ -126,6 +129,95 @@ def replay(
         raise typer.Exit(0)
     _tell(result, record.id)
     raise typer.Exit({"reproduced": 0, "not_reproduced": NOT_REPRODUCED}.get(result.outcome.value, COULD_NOT_RUN))
+
+
+def shrink(
+    finding: FindingName,
+    store: StoreDirectory = None,
+    seconds: Annotated[float, typer.Option(metavar="S", help="How long to look.")] = 30.0,
+    device: Annotated[str, typer.Option(help="auto (where it was found), cpu or cuda.")] = "auto",
+    sandbox: Sandbox = "auto",
+) -> None:
+    """Find the smallest input that still shows a finding: sizes, then special values, then values.
+
+    Exit status: 0 found and kept, 3 the finding does not show here, 2 the command line or the store is at fault.
+    """
+    positive(seconds)
+    with opened(store) as found:
+        record = found.finding(finding)
+        with progress() as show:
+            show("start", 0, 0)
+            from assay.run.process import Zygote
+
+            with Zygote(sandbox) as zygote:
+                from assay.evidence.shrink import DoesNotShow
+                from assay.evidence.shrink import shrink as smaller
+
+                try:
+                    result = smaller(found, record.id, zygote, seconds=seconds, device=device, progress=show)
+                except DoesNotShow as error:
+                    text = str(error)
+                    result = None
+        if result is None:
+            print(f"assay: {one_line(text)}", file=sys.stderr)
+            raise typer.Exit(COULD_NOT_RUN)
+        _tell_shrunk(found.finding(record.id), result, words(directory(store)))
+
+
+def can_shrink(store: str | None, wanted: bool, seconds: float) -> None:
+    """Refuse to look for smallest inputs without a store to look in. Raises InputError."""
+    if wanted and store is None:
+        raise InputError("there is no store to replay findings from", "--shrink", "leave out --no-store")
+    if wanted:
+        positive(seconds)
+
+
+def smallest_inputs(report: Report, store: str | None, zygote: Zygote, seconds: float, show: Show) -> Report:
+    """The report with the smallest input of each finding; as it is where it was not kept."""
+    from assay.evidence import Store
+    from assay.evidence.shrink import shrink_report
+
+    if store is None or not any(f.id for f in report.findings):
+        return report
+    with Store.open(store) as found:
+        return shrink_report(found, report, zygote, seconds=seconds, progress=show)
+
+
+def positive(seconds: float) -> None:
+    """Refuse a time that leaves none. Raises InputError."""
+    if not seconds > 0:
+        raise InputError(f"{seconds:g} s leave no time", "--seconds", "give positive seconds")
+
+
+def _tell_shrunk(found: FindingRecord, result: Shrunk, store: str) -> None:
+    """The finding as it was found and at its smallest."""
+    import shlex
+
+    from rich.text import Text
+
+    from assay.report.words import REASONS, describe_probe, printable
+
+    out = console()
+
+    def line(label: str, text: str) -> None:
+        out.print(Text(f"{label:<12}{printable(text)}"), soft_wrap=True)
+
+    finding, small = found.finding, result.minimal
+    line("finding", f"{found.id}  {finding.slug} ({finding.gate}): {REASONS[finding.reason]} [{finding.reason.value}]")
+    if found.bundle is not None:
+        line("found at", describe_probe(found.bundle.probe))
+    line("", f"expected {finding.expected}, got {finding.actual}")
+    line("smallest", describe_probe(result.bundle.probe))
+    line("", f"expected {small.expected}, got {small.actual}")
+    line("inputs", f"{small.elements:,} elements")
+    for each in (e for draw in result.bundle.probe.draws for e in draw.literals):
+        values = ", ".join(f"[{p}] = {v:g}" for p, v in list(zip(each.places, each.values, strict=True))[:8])
+        more = f" and {len(each.places) - 8} more" if len(each.places) > 8 else ""
+        line("", f"input {each.leaf}: {each.fill:g} throughout" + (f", but {values}{more}" if values else ""))
+    ended = "nothing smaller was found" if small.complete else "time ran out"
+    line("search", f"{result.attempts} experiments in {result.seconds:.1f} s; {ended}")
+    place = ["--store", store] if store else []
+    line("replay", shlex.join(["assay", "replay", found.id, "--minimal", *place]))
 
 
 def _write_script(text: str, output: str | None) -> None:

@@ -56,6 +56,8 @@ def verify(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Evaluate the reference anew.")] = False,
     store: evidence.StoreDirectory = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing, and try no earlier failures.")] = False,
+    shrink: Annotated[bool, typer.Option("--shrink", help="Look for the smallest input of each finding.")] = False,
+    seconds: Annotated[float, typer.Option("--shrink-seconds", metavar="S", help="How long to look.")] = 30.0,
 ) -> None:
     """Decide whether CANDIDATE is the same program as REFERENCE.
 
@@ -66,6 +68,7 @@ def verify(
 
     _exist(reference, candidate, contract)
     kept = evidence.directory(store, none=no_store)
+    evidence.can_shrink(kept, shrink, seconds)
     began = time.monotonic()
     asked = {"json": json, "html": html, "junit": junit, "sarif": sarif, "markdown": markdown}
     with report_targets(asked) as targets, progress() as show, evidence.warnings_told():
@@ -84,6 +87,8 @@ def verify(
             before = time.monotonic() - began
             report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
                                  progress=show)
+            if shrink:
+                report = evidence.smallest_inputs(report, kept, zygote, seconds, show)
         given = {"--contract": (contract, None), "--device": (device, "auto"), "--tier": (tier, "standard"),
                  "--emulate": (emulate, "sm_90"), "--sandbox": (sandbox, "auto")}
         repeated = tuple(word for name, (value, default) in given.items() if value != default

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PHASES = {"start": "starting workers", "study": "studying the task", "pilot": "first call",
-          "probes": "probing", "screen": "screening", "replay": "replaying", "verify": "verifying"}
+          "probes": "probing", "screen": "screening", "replay": "replaying", "shrink": "shrinking",
+          "verify": "verifying"}
 LOG_SECONDS = 10.0
 
 

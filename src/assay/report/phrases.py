@@ -124,9 +124,23 @@ def facts(report: Report, finding: Finding) -> list[tuple[str, str]]:
         ("why", why(finding)),
         ("printed", " ".join(str(finding.detail.get("printed") or "").split())[-TAIL_CHARS:]),
         ("probe", f"{finding.probe}: {describe_probe(probe)}" if probe else finding.probe),
+        ("smallest", smallest(report, finding)),
         ("attested", "by the candidate's own process alone" if finding.attested_by == "worker" else ""),
     ]
     return [(label, text) for label, text in known if text]
+
+
+def smallest(report: Report, finding: Finding) -> str:
+    """The smallest input that shows a finding, and what comes of it; empty where none was looked for."""
+    small = finding.minimal
+    if small is None:
+        return ""
+    probe = report.probes.get(small.probe)
+    parts = [describe_probe(probe) if probe else small.probe]
+    if small.elements is not None:
+        parts.append(f"{small.elements:,} input elements")
+    parts.append(f"expected {shortened(small.expected or '-')}, got {shortened(small.actual or '-')}")
+    return "; ".join(parts)
 
 
 def where(finding: Finding) -> str:
