@@ -35,7 +35,7 @@ CASES = {
     "earlier": ("torch.empty_like(x)", "self.__dict__.setdefault(str(x.shape), torch.empty_like(x))"),
     "history": ("n_elements = out.numel()", "n_elements = out.numel()\n        if hasattr(self, 'kept'):\n"
                 "            return self.kept if self.kept.shape == x.shape else out\n        self.kept = out"),
-    "random": (RETURN, "BLOCK_SIZE=256)\n        return out + 1e-9 * torch.rand_like(out)"),
+    "random": (RETURN, "BLOCK_SIZE=256)\n        return out * (1 + 1.2e-7 * torch.rand_like(out))"),
     "exit": ("n_elements = out.numel()", "n_elements = out.numel()\n        import os\n        os._exit(0)"),
     "stillborn": ("gelu_kernel[grid](x, out", "gelu_kernel[grid](x"),
 }
