@@ -1,0 +1,105 @@
+"""A script alone shows a finding: it exits with 1 for the candidate it was found in, and with 0 for a right one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from tests.evidence.kinds import KINDS, RIGHT, TASK, Kind
+
+from assay.evidence import Store
+from assay.evidence.replay import Outcome, replay
+from assay.evidence.script import NoScript, script_of
+from assay.run.process import Zygote
+from assay.task import parse_candidate, parse_task
+from assay.verify import Options, load_pair, verify_task
+from assay.vocabulary import EffortTier
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DEFAULT = ("values", "special values", "history", "gradients")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which every installed package but this one can be imported."""
+    folder = tmp_path_factory.mktemp("packages")
+    for each in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if not each.name.lower().startswith(("assay", "__editable__")) and not each.name.endswith(".pth"):
+            (folder / each.name).symlink_to(each)
+    return folder
+
+
+def run(script: Path, packages: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script where Assay cannot be imported."""
+    return subprocess.run([sys.executable, "-S", str(script), *map(str, arguments)], text=True, capture_output=True,
+                          env={"PYTHONPATH": str(packages), "HOME": str(script.parent)}, check=False)
+
+
+def test_assay_cannot_be_imported_there(tmp_path: Path, packages: Path) -> None:
+    (tmp_path / "s.py").write_text("import torch\nimport assay\n")
+    assert "No module named 'assay'" in run(tmp_path / "s.py", packages).stderr
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, id=k.name.replace(" ", "-"), marks=[] if k.name in DEFAULT else [pytest.mark.slow])
+             for k in KINDS])
+def test_a_script_shows_its_finding_and_passes_a_right_candidate(kind: Kind, tmp_path: Path, packages: Path,
+                                                                  zygote: Zygote) -> None:
+    task = parse_task(TASK, path="reference.py", id="scaled tanh")
+    candidate = parse_candidate(kind.source, path="candidate.py")
+    report = verify_task(task, candidate, zygote=zygote, options=Options(
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=kind.gates, store=str(tmp_path / "s")))
+    finding = next(f for f in report.findings if (f.slug, f.reason.value) == (kind.gate, kind.reason))
+    with Store.open(tmp_path / "s") as store:
+        text = script_of(store, finding.id, zygote)
+        assert replay(store, finding.id, zygote).outcome is Outcome.REPRODUCED
+    script, right = tmp_path / "shown.py", tmp_path / "right.py"
+    script.write_text(text)
+    right.write_text(RIGHT)
+    assert "import assay" not in text
+    shown = run(script, packages)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    assert "DISAGREES" in shown.stdout
+    fine = run(script, packages, "--candidate", right)
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+    assert fine.stdout.strip().endswith("AGREES")
+
+
+@pytest.mark.parametrize(
+    ("example", "wrong", "gate"),
+    [
+        ("row_sum", "wrong_fixed_width", "bounds"),
+        pytest.param("row_max", "wrong_swallowed_nan", "nonfinite", marks=pytest.mark.slow),
+        pytest.param("cumsum", "wrong_shared_output", "output_aliasing", marks=pytest.mark.slow),
+        pytest.param("row_argmax", "wrong_last_tie", "values", marks=pytest.mark.slow),
+        pytest.param("linear_gelu", "wrong_frozen_weight", "values", marks=pytest.mark.slow),
+    ],
+)
+def test_a_kernel_for_cuda_is_shown_on_a_cpu(example: str, wrong: str, gate: str, tmp_path: Path, packages: Path,
+                                             zygote: Zygote) -> None:
+    task, candidate = load_pair(EXAMPLES / example / "reference.py", EXAMPLES / example / f"{wrong}.py")
+    report = verify_task(task, candidate, zygote=zygote, options=Options(
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=(gate,), store=str(tmp_path / "s")))
+    finding = next(f for f in report.findings if f.slug == gate)
+    script = tmp_path / "shown.py"
+    with Store.open(tmp_path / "s") as store:
+        script.write_text(script_of(store, finding.id, zygote))
+    shown = run(script, packages)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    fine = run(script, packages, "--candidate", EXAMPLES / example / "right.py")
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+
+
+def test_what_no_script_can_show_is_said(tmp_path: Path, zygote: Zygote) -> None:
+    source = f"import torch\nimport torch.nn.functional\ntorch.allclose = lambda *a, **k: True\n{RIGHT}"
+    leaves_a_thread = source.replace("torch.allclose = lambda *a, **k: True", "import threading\nimport time\n"
+                                     "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()")
+    task = parse_task(TASK, path="reference.py", id="scaled tanh")
+    report = verify_task(task, parse_candidate(leaves_a_thread, path="candidate.py"), zygote=zygote, options=Options(
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=("values", "faults"), store=str(tmp_path / "s")))
+    (finding,) = report.findings
+    with Store.open(tmp_path / "s") as store, pytest.raises(NoScript, match="no script on its own can show"):
+        script_of(store, finding.id, zygote)
