@@ -35,7 +35,7 @@ from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Observation, Record
-from assay.report.model import CandidateInfo, Report, TaskInfo, Timing
+from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
@@ -363,7 +363,8 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
         task=TaskInfo(id=task.id, format=task.format, sha256=task.digest, weak=tuple(ctx.study.weak)),
         candidate=CandidateInfo(language=candidate.language, entry=sessions[0].entry or candidate.entry or "",
                                 line=entry_line(candidate.source, sessions[0].entry or candidate.entry or ""),
-                                sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights),
+                                sha256=candidate.digest, kernels=tuple(kernels[:40]), weights=weights,
+                                binaries=binaries(records)),
         scope=scope, environment=environment, source=candidate.source,
         trials=[(t.bundle.gate, t.records) for t in trials],
         seed_commitment=drawn.commitment, seed_nonce=drawn.nonce,
@@ -376,6 +377,15 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
     timing = report.timing.model_copy(update={"judging_s": round(judging, 3),
                                               "total_s": round(time.monotonic() - clock.began, 3)})
     return report.model_copy(update={"timing": timing})
+
+
+def binaries(records: Sequence[Record]) -> tuple[Binary, ...]:
+    """Every kernel that a compiling probe made, once for each target and content."""
+    compiled = [item for r in records if r.probe.kind == "compile" for item in r.observation.facts.get("compiled", [])]
+    # the worker's own words, so a hash has to be one
+    found = {(str(c.get("kernel"))[:200], str(c.get("target"))[:40], str(c.get("sha256"))) for c in compiled
+             if re.fullmatch("[0-9a-f]{64}", str(c.get("sha256")))}
+    return tuple(Binary(kernel=kernel, target=target, sha256=digest) for kernel, target, digest in sorted(found)[:100])
 
 
 def _target(device: str, options: Options) -> str:

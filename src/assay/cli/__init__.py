@@ -10,7 +10,20 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from assay import __version__
-from assay.cli import about, audit, demonstrate, evidence, gate, judge, render, scoreboard, selftest, tolerance
+from assay.cli import (
+    about,
+    audit,
+    certify,
+    demonstrate,
+    evidence,
+    gate,
+    judge,
+    render,
+    reward,
+    scoreboard,
+    selftest,
+    tolerance,
+)
 from assay.cli.output import one_line
 from assay.contract import cli as contract
 from assay.errors import InputError
@@ -40,6 +53,11 @@ app.command("selftest")(selftest.selftest)
 app.command("scoreboard")(scoreboard.scoreboard)
 app.command("demo")(demonstrate.demo)
 app.command("gate")(gate.gate)
+app.command("keygen")(certify.keygen)
+app.command("certify")(certify.certify)
+app.command("verify-certificate")(certify.verify_certificate)
+app.command("evidence")(certify.evidence)
+app.command("reward")(reward.reward)
 app.command("replay")(evidence.replay)
 app.command("shrink")(evidence.shrink)
 app.add_typer(evidence.app, name="store")

@@ -58,12 +58,19 @@ class JsonTarget:
         """Write the whole report. Raises InputError when the disk refuses it."""
         if self.stdout:
             sys.stdout.write(text)
+        else:
+            self.write_bytes(text.encode("utf-8"))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write a whole file. Raises InputError when the disk refuses it."""
+        if self.stdout:
+            sys.stdout.buffer.write(data)
             return
         try:
             if self.scratch is None:
-                Path(self.path).write_text(text, encoding="utf-8")
+                Path(self.path).write_bytes(data)
             else:
-                Path(self.scratch).write_text(text, encoding="utf-8")
+                Path(self.scratch).write_bytes(data)
                 os.replace(self.scratch, self.path)
         except OSError as error:
             raise _unwritable(self.path, error, self.option) from None

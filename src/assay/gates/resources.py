@@ -70,7 +70,7 @@ class Resources:
         return verdict
 
     def _finding(self, record: Record, kernel: str, target: str, worst: dict[str, Any]) -> Finding:
-        detail = {k: v for k, v in worst.items() if k not in ("seconds", "over", "error") and v is not None}
+        detail = {k: v for k, v in worst.items() if k not in ("seconds", "over", "error", "sha256") and v is not None}
         if worst.get("over"):
             what, needed, limit = worst["over"]
             reason = {"shared memory bytes": Reason.SHARED_MEMORY, "tensor-memory columns": Reason.TENSOR_MEMORY}.get(

@@ -180,6 +180,17 @@ class Hint(Frozen):
     """What matched, in the rule's words."""
 
 
+class Binary(Frozen):
+    """A kernel of the candidate as the compiler made it for a target."""
+
+    kernel: str
+    """Name of the kernel."""
+    target: str
+    """Target, such as `sm_90`."""
+    sha256: str
+    """SHA-256 of the cubin, compiled without line information so that it does not name folders."""
+
+
 class CandidateInfo(Frozen):
     """The candidate a report is about."""
 
@@ -197,6 +208,8 @@ class CandidateInfo(Frozen):
     """How parameters were matched with the reference's."""
     hints: tuple[Hint, ...] = ()
     """Static hits, where the extra `guard` is installed."""
+    binaries: tuple[Binary, ...] = ()
+    """Its kernels compiled, as launched at the native sizes; attested by the candidate's own process."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

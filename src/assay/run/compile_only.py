@@ -6,6 +6,7 @@ records what the compiler says, and runs nothing. Outputs are therefore meaningl
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import tempfile
@@ -51,6 +52,8 @@ class Compiled:
     """Stack frame of a thread."""
     spilled: int | None = None
     """Local memory of a thread, which holds spills."""
+    sha256: str | None = None
+    """SHA-256 of the cubin; None where the compiler gave none."""
 
 
 class CompileOnly:
@@ -81,6 +84,8 @@ def install(name: str) -> CompileOnly:
 
     target = TARGETS[name]
     triton.knobs.runtime.interpret = False
+    # line information names the folder of this worker: without it, one source gives one binary
+    triton.knobs.compilation.disable_line_info = True
     install_tensors()
     install_cuda(target)
     install_driver(target)
@@ -104,11 +109,13 @@ def install(name: str) -> CompileOnly:
             recorder.compiled.append(Compiled(
                 **common, seconds=time.perf_counter() - began, error=_short(error), error_type=type(error).__name__))
             return None
-        metadata, usage = kernel.metadata, _usage(kernel.asm.get("cubin"))
+        cubin = kernel.asm.get("cubin")
+        metadata, usage = kernel.metadata, _usage(cubin)
         recorder.compiled.append(Compiled(
             **common, seconds=time.perf_counter() - began, shared=int(metadata.shared),
             tensor_memory=int(getattr(metadata, "tmem_size", 0) or 0), warps=int(metadata.num_warps),
-            registers=usage.get("registers"), stack=usage.get("stack"), spilled=usage.get("spilled")))
+            registers=usage.get("registers"), stack=usage.get("stack"), spilled=usage.get("spilled"),
+            sha256=hashlib.sha256(cubin).hexdigest() if isinstance(cubin, bytes) else None))
         return kernel
 
     def tune(self: Any, *args: Any, **kwargs: Any) -> Any:
