@@ -213,7 +213,7 @@ def _output(path: str, leaf: LeafTruth, modes: list[tuple[ModeTruth, object]]) -
 
 
 def _mode(name: str, own: object, leaf: LeafTruth, use: torch.Tensor) -> ModeLine | None:
-    from assay.oracle.fingerprint import LeafMode
+    from assay.oracle.modes import LeafMode
 
     if not isinstance(own, LeafMode) or not bool(use.any()):
         return None

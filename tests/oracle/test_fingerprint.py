@@ -128,3 +128,84 @@ def test_declared_tf32_is_no_divergence() -> None:
     assert found.mode == "declared"
     found = fingerprint(torch.matmul, [a, b], [bf16(a) @ bf16(b)], arithmetic=declared)
     assert found.mode == "bf16"
+
+
+def online_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, narrow: Map, tile: int, factor: float = 1.0
+) -> torch.Tensor:
+    """Flash attention that rounds each tile's exponentials before they meet the values."""
+    scores = q @ k.mT * (factor / q.shape[-1] ** 0.5)
+    peak = torch.full_like(scores[..., :1], -1e30)
+    total, result = torch.zeros_like(peak), torch.zeros_like(q)
+    for start in range(0, scores.shape[-1], tile):
+        part = scores[..., start : start + tile]
+        higher = torch.maximum(peak, part.amax(-1, keepdim=True))
+        weights, before = torch.exp(part - higher), torch.exp(peak - higher)
+        total = total * before + weights.sum(-1, keepdim=True)
+        result = result * before + narrow(weights) @ v[..., start : start + tile, :]
+        peak = higher
+    return result / total
+
+
+@pytest.mark.parametrize(("narrow", "mode"), [(bf16, "bf16"), (fp16, "fp16")])
+@pytest.mark.parametrize("tile", [16, 32, 64])
+def test_narrow_probabilities_of_flash_attention_account_for_its_error(narrow: Map, mode: str, tile: int) -> None:
+    q, k, v = (draw(2, 64, 16, seed=i) for i in range(3))
+    right = fingerprint(F.scaled_dot_product_attention, [q, k, v], [online_attention(q, k, v, narrow, tile)])
+    assert right.ratios["declared"] > 1.0
+    assert mode in right.accounted
+    wrong = online_attention(q, k, v, narrow, tile, factor=1.0005)
+    assert fingerprint(F.scaled_dot_product_attention, [q, k, v], [wrong]).accounted == ()
+
+
+@pytest.mark.parametrize("task", [matmul, conv, attention])
+@pytest.mark.parametrize(
+    ("rounding", "mode"), [(nearest_tf32, "tf32"), (truncated_tf32, "tf32"), (bf16, "bf16"), (fp16, "fp16")]
+)
+def test_rounded_operands_account_for_all_of_the_error(
+    task: Callable[[Map], Fingerprint], rounding: Map, mode: str
+) -> None:
+    assert mode in task(rounding).accounted
+
+
+def test_rounded_inputs_account_for_the_error_of_a_sum() -> None:
+    assert "bf16" in total(bf16).accounted
+
+
+@pytest.mark.parametrize("rounding", [nearest_tf32, truncated_tf32, bf16])
+def test_rounding_does_not_account_for_a_fault_beside_it(rounding: Map) -> None:
+    a, b = draw(16, 256), draw(256, 24, seed=1)
+    right = rounding(a) @ rounding(b)
+    row = right.clone()
+    row[3] *= 1.0003
+    faults = {
+        "one row scaled": row,
+        "all scaled": right * 1.0001,
+        "shifted": right + 1e-3,
+        "last term dropped": rounding(a[:, :-1]) @ rounding(b[:-1]),
+    }
+    for name, wrong in faults.items():
+        assert fingerprint(torch.matmul, [a, b], [wrong]).accounted == (), name
+
+
+@pytest.mark.parametrize("rounding", [nearest_tf32, truncated_tf32, bf16])
+def test_a_neighbouring_activation_hides_behind_no_rounding(rounding: Map) -> None:
+    x, first, second = draw(64, 128), draw(256, 128, seed=1) / 11, draw(32, 256, seed=2) / 16
+
+    def reference(x: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return F.linear(F.gelu(F.linear(x, first)), second)
+
+    def kernel(form: str) -> torch.Tensor:
+        hidden = F.gelu(F.linear(rounding(x), rounding(first)), approximate=form)
+        return F.linear(rounding(hidden), rounding(second))
+
+    assert fingerprint(reference, [x, first, second], [kernel("none")]).accounted
+    assert fingerprint(reference, [x, first, second], [kernel("tanh")]).accounted == ()
+
+
+def test_rounded_operands_account_for_what_an_exact_product_loses() -> None:
+    a = torch.arange(4096.0).view(16, 256) + 4096.0
+    b = torch.ones(256, 4)
+    right = fingerprint(torch.matmul, [a, b], [bf16(a) @ b])
+    assert "bf16" in right.accounted
+    assert fingerprint(torch.matmul, [a, b], [bf16(a) @ b + 8.0]).accounted == ()

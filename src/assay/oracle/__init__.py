@@ -7,7 +7,8 @@ from assay.oracle.arithmetic import Arithmetic, arithmetic_for
 from assay.oracle.compare import Comparison, Reason, compare
 from assay.oracle.dominant import contributions, with_dominant
 from assay.oracle.evaluate import RUNS, evaluate, warm_up
-from assay.oracle.fingerprint import Fingerprint, ModeTruth, alternatives, attribute, fingerprint
+from assay.oracle.fingerprint import Fingerprint, attribute, fingerprint
+from assay.oracle.modes import ModeTruth, alternatives
 from assay.oracle.truth import LAMBDA, ErrorText, Evaluation, IndexTruth, LeafTruth, Parts
 from assay.oracle.vjp import cotangents, evaluate_vjp, gradient_names
 

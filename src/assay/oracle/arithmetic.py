@@ -140,7 +140,7 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 def round_to(x: torch.Tensor, name: str) -> torch.Tensor:
     """Round wide `x` (float64 or complex128) to the nearest number of format `name`; result is wide again.
 
-    `tf32 truncated` rounds toward zero instead.
+    Ties go to even, in TF32 away from zero. `tf32 truncated` rounds toward zero instead.
     """
     if x.is_complex():
         return torch.view_as_complex(round_to(torch.view_as_real(x.resolve_conj()), name))
@@ -150,10 +150,9 @@ def round_to(x: torch.Tensor, name: str) -> torch.Tensor:
             torch.isfinite(x), (x.float().view(torch.int32) & ~0x1FFF).view(torch.float32).double(), x
         )
     if name == "tf32":
-        # Round to nearest even at bit 13 of the float32 pattern, in integers.
+        # To nearest at bit 13 of the float32 pattern, ties away from zero, as the instruction cvt.rna.tf32 does.
         bits = x.float().view(torch.int32)
-        even = (bits >> 13) & 1
-        rounded = ((bits + 0x0FFF + even) & ~0x1FFF).view(torch.float32).double()
+        rounded = ((bits + 0x1000) & ~0x1FFF).view(torch.float32).double()
         return torch.where(torch.isfinite(x), rounded, x)
     if name == "fp64":
         return x

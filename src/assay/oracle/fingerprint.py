@@ -1,8 +1,6 @@
 """Which arithmetic a candidate really used: its residual against what each lower precision would leave.
 
-`alternatives` runs in the reference worker and needs no candidate: for each mode coarser than the declared
-one it gives the spread that mode's rounding causes and, where the mode is a deterministic rounding of
-operands, the error it predicts element by element. `attribute` is pure and runs in the judge.
+Pure, and runs in the judge; what the modes leave is evaluated beside the reference, see `assay.oracle.modes`.
 """
 
 from __future__ import annotations
@@ -13,27 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from assay.oracle.arithmetic import UNIT, Arithmetic, arithmetic_for, is_real_or_complex, round_to
+from assay.oracle.arithmetic import Arithmetic
 from assay.oracle.compare import compare
-from assay.oracle.evaluate import evaluate, replaying
-from assay.oracle.reference import (
-    Reference,
-    copied_inputs,
-    copied_module,
-    quiet_state,
-    task_dtype,
-)
-from assay.oracle.replay import NeedsSerial, Replay
+from assay.oracle.evaluate import evaluate
+from assay.oracle.modes import PRODUCTS, ModeTruth, alternatives, products_in
+from assay.oracle.reference import Reference
 from assay.oracle.truth import POOLED, Evaluation, LeafTruth
 
-MODE_RUNS = 6
-"""Perturbed runs per mode."""
-PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "convolution_backward"}
-"""Operators whose operands a mode may round."""
 MATCH = 0.8
 """Correlation of residual and prediction from which a mode counts as recognised."""
+ACCOUNTED = 0.99
+"""The same where rounding has to be all that is wrong: later operands that round another way take less."""
 UNLIKE = 0.2
 """Correlation below which a residual does not follow a mode's prediction even in part."""
 TYPICAL = 1.0 / 3.0
@@ -41,56 +30,11 @@ TYPICAL = 1.0 / 3.0
 STRUCTURED = 0.5
 """Correlation of residual and result from which an error is a wrong factor rather than rounding."""
 
+EXACT_SLACK = 16.0
+"""Units of rounding granted to a result that is exact in the declared arithmetic, when explained by another."""
+
 _Pair = tuple[int, LeafTruth, torch.Tensor]
 """Index of a leaf, its truth, and the candidate's signed residual there."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LeafMode:
-    """One output leaf under one mode, as real pairs for complex leaves."""
-
-    spread: torch.Tensor
-    """Root mean square deviation under the mode's rounding, float64, shape of the truth's spread."""
-    pooled: torch.Tensor
-    """Its pooled rms, broadcastable."""
-    shifts: tuple[torch.Tensor, ...]
-    """Predicted errors: the exact run with operands really rounded (each way the mode may round), minus y.
-    Empty if nothing can be predicted."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ModeTruth:
-    """What one mode would do to every leaf."""
-
-    mode: str
-    """tf32, fp16, bf16 (operands rounded to it), fp16_accumulate or bf16_accumulate."""
-    arithmetic: Arithmetic
-    """The arithmetic of the mode."""
-    leaves: list[LeafMode | None]
-    """By leaf of the evaluation; None for leaves that are no floating tensors."""
-
-    def to_parts(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-        """JSON-able fields and tensors; `from_parts` is the inverse."""
-        tensors: dict[str, torch.Tensor] = {}
-        for i, leaf in enumerate(self.leaves):
-            if leaf is not None:
-                tensors[f"{i}.spread"] = leaf.spread.contiguous().cpu()
-                tensors[f"{i}.pooled"] = leaf.pooled.contiguous().cpu()
-                tensors.update({f"{i}.shift.{j}": t.contiguous().cpu() for j, t in enumerate(leaf.shifts)})
-        meta = {"mode": self.mode, "arithmetic": self.arithmetic.to_json(), "leaves": len(self.leaves)}
-        return meta, tensors
-
-    @classmethod
-    def from_parts(cls, meta: dict[str, Any], tensors: dict[str, torch.Tensor]) -> ModeTruth:
-        """Rebuild from `to_parts`."""
-        leaves: list[LeafMode | None] = []
-        for i in range(meta["leaves"]):
-            if f"{i}.spread" in tensors:
-                shifts = tuple(tensors[f"{i}.shift.{j}"] for j in range(2) if f"{i}.shift.{j}" in tensors)
-                leaves.append(LeafMode(tensors[f"{i}.spread"], tensors[f"{i}.pooled"], shifts))
-            else:
-                leaves.append(None)
-        return cls(meta["mode"], Arithmetic.from_json(meta["arithmetic"]), leaves)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,106 +56,10 @@ class Fingerprint:
     """Significand bits of the arithmetic that would leave this residual; at most those declared."""
     identifiable: dict[str, bool]
     """Whether this probe would have told a kernel in that mode from one in the declared arithmetic."""
-
-
-def modes_below(declared: Arithmetic) -> dict[str, Arithmetic]:
-    """Modes coarser than `declared`, finest first."""
-    found: dict[str, Arithmetic] = {}
-    current = declared.product_operands
-    level = UNIT[current] if current is not None else declared.unit
-    if level < UNIT["tf32"]:
-        found["tf32"] = dataclasses.replace(declared, matmul="tf32")
-    for name in ("fp16", "bf16"):
-        if level < UNIT[name]:
-            found[name] = dataclasses.replace(declared, operands=name, matmul="ieee")
-    for name in ("fp16", "bf16"):
-        if declared.unit < UNIT[name]:
-            found[f"{name}_accumulate"] = dataclasses.replace(declared, accumulate=name)
-    return found
-
-
-def alternatives(
-    module: Reference,
-    inputs: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    arithmetic: Arithmetic | None = None,
-    runs: int = MODE_RUNS,
-    seed: int = 7,
-) -> list[ModeTruth]:
-    """What each mode coarser than `arithmetic` would do, for `attribute`. Same arguments as `evaluate`.
-
-    A mode that rounds operands of products acts on the inputs instead where the reference has no product.
-    A mode whose evaluation fails is left out.
-    """
-    values = (list(inputs), dict(kwargs or {}))
-    dtype = task_dtype(module, values)
-    declared = arithmetic if arithmetic is not None else arithmetic_for(dtype)
-
-    def plain(mode: Arithmetic, operands: str | None, given: str | None) -> tuple[Replay, list[Any]]:
-        replay = Replay(mode, runs=0, seed=seed, task_dtype=dtype, rounded=operands)
-        own = copied_module(module, replay)
-        positional, keywords = copied_inputs(values, replay)
-        if given is not None:
-            positional, keywords = pytree.tree_map(lambda t: _rounded(t, given), (positional, keywords))
-        with quiet_state(), torch.no_grad(), replaying(replay):
-            out = own(*positional, **keywords)
-        return replay, pytree.tree_leaves(out, is_leaf=lambda v: v is None)
-
-    found: list[ModeTruth] = []
-    try:
-        exact, y = plain(declared, None, None)
-    except (Exception, NeedsSerial):
-        return []
-    has_products = bool(PRODUCTS & set(exact.ops))
-    for name, mode in modes_below(declared).items():
-        if name == "tf32" and not has_products:
-            continue
-        evaluation = evaluate(module, inputs, kwargs, arithmetic=mode, runs=runs, seed=seed)
-        if evaluation.raised is not None or evaluation.replay_error is not None:
-            continue
-        ways = [] if name.endswith("_accumulate") else [name]
-        if name == "tf32":
-            ways.append("tf32 truncated")
-        shifts: list[list[torch.Tensor]] = [[] for _ in y]
-        for way in ways:
-            try:
-                _, moved = plain(mode, way if has_products else None, None if has_products else way)
-            except (Exception, NeedsSerial):
-                continue
-            for own, a, b in zip(shifts, moved, y, strict=True):
-                shift = _difference(a, b)
-                if shift is not None:
-                    own.append(shift)
-        leaves: list[LeafMode | None] = []
-        for truth, predicted in zip(evaluation.leaves, shifts, strict=True):
-            if truth.kind not in ("float", "complex"):
-                leaves.append(None)
-                continue
-            spread, pooled = truth.spread, truth.pooled
-            if not has_products and predicted:
-                # Rounded inputs are no operation of the replay: their effect is the prediction itself.
-                level = predicted[0].abs()
-                spread = torch.hypot(spread, level)
-                pooled = torch.hypot(pooled.expand(spread.shape), level.square().mean().sqrt())
-            leaves.append(LeafMode(spread, pooled, tuple(predicted)))
-        found.append(ModeTruth(name, mode, leaves))
-    return found
-
-
-def _rounded(value: Any, name: str) -> Any:
-    if isinstance(value, torch.Tensor) and is_real_or_complex(value.dtype):
-        return round_to(value, name)
-    return value
-
-
-def _difference(moved: Any, y: Any) -> torch.Tensor | None:
-    if not isinstance(y, torch.Tensor) or not is_real_or_complex(y.dtype) or moved.shape != y.shape:
-        return None
-    shift = moved - y
-    if shift.is_complex():
-        shift = torch.view_as_real(shift.resolve_conj())
-    return torch.nan_to_num(shift, nan=0.0, posinf=0.0, neginf=0.0)
+    accounted: tuple[str, ...] = ()
+    """Modes whose prediction, taken away from the residual, leaves nothing that the declared arithmetic does not
+    grant. Where the reference makes several products, whose later operands depend on the roundings of earlier
+    ones: modes that grant the residual, which follows their prediction, and whose rest does not follow the result."""
 
 
 def attribute(
@@ -222,11 +70,12 @@ def attribute(
     `actual` holds one tensor per leaf of the evaluation; leaves that are no floating tensors are ignored, as
     are undecided and non-finite elements.
     """
-    pairs = [
+    every = [
         (i, truth, _residual(truth, value))
         for i, (truth, value) in enumerate(zip(evaluation.leaves, actual, strict=True))
-        if truth.kind in ("float", "complex") and truth.y.numel() and not truth.exact
+        if truth.kind in ("float", "complex") and truth.y.numel()
     ]
+    pairs = [pair for pair in every if not pair[1].exact]
     declared = max((compare(truth, actual[i]).ratio for i, truth, _ in pairs), default=0.0)
     ratios = {"declared": declared}
     correlation: dict[str, float] = {}
@@ -282,7 +131,40 @@ def attribute(
     else:
         best, recognised, also = None, False, ()
     bits = _bits(evaluation, pairs)
-    return Fingerprint(best, recognised, also, ratios, correlation, bits, identifiable)
+    accounted = tuple(m.mode for m in modes if _accounts(evaluation, m, every, ratios.get(m.mode, math.inf)))
+    return Fingerprint(best, recognised, also, ratios, correlation, bits, identifiable, accounted)
+
+
+def _accounts(evaluation: Evaluation, mode: ModeTruth, pairs: Sequence[_Pair], ratio: float) -> bool:
+    """Whether one way of rounding that the mode predicts accounts for the residual on every leaf."""
+    leaves = [(pair, leaf) for pair in pairs if (leaf := mode.leaves[pair[0]]) is not None]
+    several = products_in(evaluation.ops) > 1
+    for way in range(min((len(leaf.shifts) for _, leaf in leaves), default=0)):
+        rests = [(i, truth, residual - leaf.shifts[way]) for (i, truth, residual), leaf in leaves]
+        whole = all(
+            _within(truth, residual, rest, evaluation.arithmetic)
+            for ((_, truth, residual), _), (_, _, rest) in zip(leaves, rests, strict=True)
+        )
+        if whole:
+            return True
+        predicted = [leaf.shifts[way] for _, leaf in leaves]
+        follows = _correlation([pair for pair, _ in leaves], predicted) >= ACCOUNTED
+        rounding = several and follows and ratio <= 1.0 and not any(t.exact for (_, t, _), _ in leaves)
+        if rounding and abs(_correlation(rests, [truth.y for (_, truth, _), _ in leaves])) <= STRUCTURED:
+            return True
+    return False
+
+
+def _within(truth: LeafTruth, residual: torch.Tensor, rest: torch.Tensor, declared: Arithmetic) -> bool:
+    """Whether the declared arithmetic grants what a prediction leaves of a residual, and that is not most of it."""
+    use = _usable(truth)
+    residual, rest = residual.abs()[use], rest.abs()[use]
+    tolerance = truth.tolerance.expand(truth.spread.shape)[use]
+    if truth.exact:
+        # operands that a mode has rounded are no longer on the grid that makes sums of them exact
+        tolerance = EXACT_SLACK * declared.unit * (truth.magnitude[use] + residual) + truth.floor
+    wrong = residual > tolerance
+    return bool((rest <= tolerance).all()) and bool((rest[wrong] <= 0.5 * residual[wrong]).all())
 
 
 def _correlation(pairs: Sequence[_Pair], predictions: Sequence[torch.Tensor]) -> float:

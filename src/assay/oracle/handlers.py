@@ -13,6 +13,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from assay.oracle import (
+    rules_attention,
     rules_distance,
     rules_linalg,
     rules_pointwise,
@@ -36,6 +37,7 @@ from assay.oracle.replay import (
 )
 
 REGISTERED = (
+    rules_attention,
     rules_distance,
     rules_linalg,
     rules_pointwise,

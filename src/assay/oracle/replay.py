@@ -167,8 +167,12 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.only = list(only) if only is not None else None
         self.current = ""
         self.autocast: str | None = None
+        self.narrowed: str | None = None
+        self.coarse: str | None = None
         self._bytes = 0
         self._operands = 0
+        self._given: set[int] = set()
+        self.attention_tile: int | None = None
 
     # The dispatch protocol.
 
@@ -183,7 +187,10 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self.depth == 0 and not func.is_view:
                 if self.mixed:
                     self._propagate(args, out)
-                if self.autocast is not None and handler.__name__ in PRODUCT_HANDLERS:
+                if self.coarse is not None:
+                    out = map_tensors(out, self._coarsened)
+                elif self.autocast is not None and handler.__name__ in PRODUCT_HANDLERS:
+                    self.narrowed = self.autocast
                     out = map_tensors(out, self.cast_down)
                 elif self.arithmetic.storage is not None and handler.__name__ not in UNROUNDED:
                     out = map_tensors(out, self.stored)
@@ -203,6 +210,18 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`deeper`, from within a handler, where the mode is off and must be entered again."""
         with self.deeper(), self:
             yield
+
+    def go_back(self) -> None:
+        """What follows is a backward pass: of a forward under autocast it runs in the same narrow dtype.
+
+        Which of its operators do is not known here, so all are taken to: the tolerance is then that of the
+        narrow dtype throughout, also where a gradient is wide.
+        """
+        self.coarse = self.narrowed
+
+    def _coarsened(self, t: torch.Tensor) -> torch.Tensor:
+        assert self.coarse is not None
+        return self.rounding(t, self.coarse)
 
     def cast_down(self, t: torch.Tensor) -> torch.Tensor:
         """Result of a product under autocast: of the autocast dtype natively, and rounded to it."""
@@ -558,16 +577,22 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def operand(self, t: torch.Tensor) -> torch.Tensor:
         """`t` as a product sees it under the declared arithmetic."""
         if self.rounded is not None:
-            return round_to(t, self.rounded) if is_real_or_complex(t.dtype) else t
+            plain = not is_real_or_complex(t.dtype) or _key(t) in self._given
+            return t if plain else round_to(t, self.rounded)
         name = self.arithmetic.product_operands
-        if self.autocast is not None and (name is None or UNIT[name] < UNIT[self.autocast]):
-            name = self.autocast
+        narrow = self.autocast or self.coarse
+        if narrow is not None and (name is None or UNIT[name] < UNIT[narrow]):
+            name = narrow
         if name is None:
             return t
         found = self.table.get(_key(t))
         if found is not None and found.stored == name:
             return t
         return self.rounding(t, name)
+
+    def keep_exact(self, given: Iterable[Any]) -> None:
+        """Round no operand that is one of these tensors, or a view of one, where `rounded` names a format."""
+        self._given |= {_key(t) for t in given if isinstance(t, torch.Tensor)}
 
     # Bookkeeping for rules.
 

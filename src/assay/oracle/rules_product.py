@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and attention: sums of products along the inner dimension.
+"""Matrix products and convolutions: sums of products along the inner dimension.
 
 The partial sums of a product are followed in chunks: within a chunk of length L the running value is taken
 at its ends, and the walk inside as that of independent terms, L/2 · Σ a²b². That costs about two more
@@ -224,106 +224,6 @@ def _batched_convolution(
     return result.view(stack.shape[0], -1, *result.shape[1:])
 
 
-def attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    grouped: bool = False,
-) -> torch.Tensor:
-    """Attention in its mathematical form, scores scaled after the product.
-
-    query (..., L, E), key (..., S, E), value (..., S, Ev); mask broadcastable to (..., L, S), boolean (True
-    takes part) or added. Returns the output (..., L, Ev).
-    """
-    if grouped:
-        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
-        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    weights = _weights(query, key, mask, causal, factor)
-    if dropout > 0.0:
-        weights = torch.nn.functional.dropout(weights, dropout, True)
-    return torch.matmul(weights, value)
-
-
-def _weights(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, factor: float
-) -> torch.Tensor:
-    """Softmax of the scaled scores, shape (..., L, S)."""
-    scores = torch.matmul(query, key.transpose(-2, -1)) * factor
-    if causal:
-        lower = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(lower.logical_not(), -math.inf)
-    empty = None
-    if mask is not None:
-        if mask.dtype == torch.bool:
-            scores = scores.masked_fill(mask.logical_not(), -math.inf)
-            empty = mask.logical_not().all(-1, keepdim=True)
-        else:
-            scores = scores + mask
-    weights = torch.softmax(scores, -1) if scores.numel() else scores
-    if empty is not None:
-        # torch gives rows that are masked out entirely the value 0, not NaN.
-        weights = weights.masked_fill(empty, 0.0)
-    return weights
-
-
-def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of an operator by name, defaults included."""
-    given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
-    given.update(zip((a.name for a in func._schema.arguments), args, strict=False))
-    return {**given, **kwargs}
-
-
-def _attention(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Fused attention operators of any device, by their named arguments."""
-    given = _named(func, replay.widen(args), kwargs)
-    replay.ops[str(func._schema.name).split("::")[1]] += 1
-    mask = given.get("attn_mask", given.get("attn_bias"))
-    with replay.inside():
-        out = attention(
-            given["query"],
-            given["key"],
-            given["value"],
-            mask,
-            float(given.get("dropout_p") or 0.0),
-            bool(given.get("is_causal", False)),
-            given.get("scale"),
-            bool(given.get("enable_gqa", False)),
-        )
-    returns = len(func._schema.returns)
-    if returns == 1:
-        return out
-    # The others (log-sum-exp, generator state) serve the fused backward, which is not used in a replay.
-    rest: list[Any] = [torch.empty(0, device=out.device)] * (returns - 1)
-    return (out, *rest)
-
-
-def _attention_backward(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Gradients by query, key and value of a fused attention, in its mathematical form: the weights again,
-    then the backward of each product and of the softmax.
-
-    It is reached where the fused operator was chosen below what `Surface` sees, as in `nn.MultiheadAttention`.
-    """
-    given = _named(func, replay.widen(args), kwargs)
-    if float(given.get("dropout_p") or 0.0) > 0.0:
-        # which weights were dropped is known to the fused forward alone
-        raise NotImplementedError("the backward of a fused attention with dropout")
-    replay.ops[str(func._schema.name).split("::")[1]] += 1
-    query, key, value, grad = given["query"], given["key"], given["value"], given["grad_out"]
-    scale = given.get("scale")
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    with replay.inside():
-        weights = _weights(query, key, given.get("attn_mask"), bool(given.get("is_causal", False)), factor)
-        by_weights = torch.matmul(grad, value.transpose(-2, -1))
-        by_scores = torch.ops.aten._softmax_backward_data(by_weights, weights, -1, weights.dtype) * factor
-        return (torch.matmul(by_scores, key), torch.matmul(by_scores.transpose(-2, -1), query),
-                torch.matmul(weights.transpose(-2, -1), grad))
-
-
 def _convolution_backward(
     replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[torch.Tensor | None, ...]:
@@ -361,12 +261,3 @@ for _name in ("convolution", "_convolution", "convolution_overrideable", "mkldnn
     if _name in ("convolution", "_convolution"):
         RULES[f"aten::{_name}"] = _convolution
 BATCHED["aten::convolution"] = _batched_convolution
-RULES["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = _attention_backward
-for _name in (
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable",
-):
-    RULES[f"aten::{_name}"] = _attention

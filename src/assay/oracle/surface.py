@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from assay.oracle.arithmetic import FORMAT, wide_dtype
 from assay.oracle.replay import Replay
-from assay.oracle.rules_product import attention
+from assay.oracle.rules_attention import attention
 
 _DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
@@ -71,7 +71,9 @@ def _attention(
             "scaled_dot_product_attention: explicit attn_mask should not be set when is_causal=True"
         )
     with replay.deeper():
-        out = attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        out = attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, replay.attention_tile
+        )
     with torch.utils._python_dispatch._disable_current_modes():
         return replay.stored(out)
 
