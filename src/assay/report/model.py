@@ -302,13 +302,13 @@ class Report(Frozen):
 class AssayFailure(AssertionError):
     """A candidate broke its contract; `.report` holds the verdict."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, text: str = "") -> None:
         self.report = report
         lines = [
             f"{f.slug} ({f.reason.value}, {f.tier.value}) at {f.probe}: expected {f.expected}, got {f.actual}"
             for f in report.findings
         ]
-        super().__init__("the candidate breaks its contract:\n  " + "\n  ".join(lines))
+        super().__init__(text or "the candidate breaks its contract:\n  " + "\n  ".join(lines))
 
 
 def canonical_json(data: Any) -> str:
