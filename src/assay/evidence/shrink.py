@@ -28,7 +28,8 @@ from assay.run.process import Zygote
 from assay.task.facts import TaskSize
 
 SECONDS = 30.0
-SMALLEST = (0, 1, 2, 3, 4, 5, 6, 7, 8)
+SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Sizes tried first. No element at all is a case of its own, which an input with elements is not made into."""
 SINGLE_ELEMENTS = 4096
 """Most elements of an input that is simplified element by element."""
 END = "~minimal"
@@ -88,7 +89,7 @@ class _Search:
         tried = self.best.model_copy(update={"probes": tuple(probes)})
         records = [self._record(p) for p in probes]
         shown = shown_by(self.stage, tried, records)
-        if shown is None or shown.probe != tried.probe.id:
+        if shown is None:
             self.known[key] = False
             return False
         self.best, self.shown, self.records = tried, shown, records
@@ -336,8 +337,12 @@ def _values(search: _Search) -> None:
 
 def _simplify(search: _Search, number: int, leaf: int) -> None:
     fills = (0.0, 1.0)
-    if any(_written(search, number, Explicit(leaf=leaf, fill=fill)) for fill in fills):
-        return
+    written = next((each for each in search.best.probe.draws[number].literals if each.leaf == leaf), None)
+    for fill in fills:
+        plain = Explicit(leaf=leaf, fill=fill)
+        # nothing is simpler than what is plain already, but a plainer fill
+        if plain == written or _written(search, number, plain):
+            return
     values = _values_of(search, number, leaf)
     if values is None or values.numel() > SINGLE_ELEMENTS:
         return
