@@ -8,9 +8,10 @@ Two steps, so that the first can run on other machines and in several sittings:
 `run` appends a row to ROWS.jsonl for each witness, verdict and screen as it ends; what has a row, in ROWS.jsonl
 or in a file given with --have, is not done again, so that it goes on where it was stopped or killed. With
 --seconds nothing further is begun after that time, and what runs may take 40 s more. --part I/N takes every N-th
-subject, for machines side by side. --workers sets the judges (default: one for two processors), --searchers the
-processes that look for witnesses, --groups what to judge, --most the places per mutation operator and kernel,
---sample the number of mutants (in an order of which any beginning is a fair sample), --tiers the tiers.
+subject, for machines side by side. --workers sets the judges (default: three for four processors; a judge takes
+about one processor and 1.5 GB), --searchers the processes that look for witnesses (default: one for four).
+--groups says what to judge, --most the places per mutation operator and kernel, --sample the number of mutants
+(their order is such that any beginning is a fair sample), --tiers the tiers.
 
 `result` merges rows, prints the scoreboard and writes benchmarks/results/scoreboard.cpu.json. Metrics:
 

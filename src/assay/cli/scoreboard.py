@@ -21,7 +21,8 @@ def scoreboard(
     only: Annotated[list[str] | None, typer.Option(metavar="GROUP", show_default=False,
                                                    help="mutants, controls, published or operators.")] = None,
     workers: Annotated[int | None, typer.Option(show_default=False,
-                                                help="Verdicts at a time; one for two processors by default.")] = None,
+                                                help="Verdicts at a time; by default three for four processors."
+                                                )] = None,
     seconds: Annotated[float | None, typer.Option(show_default=False,
                                                   help="Begin nothing after so long; a later call goes on.")] = None,
     most: Annotated[int, typer.Option(help="Places per mutation operator and kernel.")] = 2,

@@ -13,6 +13,9 @@ from assay.scoreboard.cases import Case
 SEEDS = (0, 1)
 """Seeds of the verdicts on each right kernel."""
 
+INDUCTOR = "inductor.py"
+"""Beside a kernel: what TorchInductor wrote for the same task, see `assay.scoreboard.inductor`."""
+
 SPLIT = (
     "bias_silu", "bmm", "center_rows", "clamp", "conv1d", "cumsum_rows", "dequantize", "gelu", "group_norm",
     "l2_normalize", "layer_norm_affine", "linear_bias_relu", "log_softmax", "logsumexp", "max_pool2d", "min_max",
@@ -123,6 +126,9 @@ def controls(seeds: Iterable[int] = SEEDS) -> Iterator[Case]:
         yield _control(entry, "reference", own)
         if entry.name in SPLIT:
             yield _control(entry, "split batch", split(entry))
+        compiled = corpus.HERE / entry.name / INDUCTOR
+        if entry.dtype == "float32" and compiled.exists():
+            yield _control(entry, "inductor", compiled.read_text(encoding="utf-8"))
         for name, body in OTHER.get(entry.name, ()):
             yield _control(entry, f"other algorithm: {name}", with_body(entry, body))
 

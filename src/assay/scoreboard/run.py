@@ -48,8 +48,8 @@ class Effort:
 
     @property
     def judges(self) -> int:
-        """Judges: two processors each, unless a number was given."""
-        return self.workers or max(1, (os.cpu_count() or 2) // 2)
+        """Judges: three for four processors, unless a number was given."""
+        return self.workers or max(1, 3 * (os.cpu_count() or 2) // 4)
 
     @property
     def witnesses(self) -> int:
@@ -109,18 +109,24 @@ def run(cases: Sequence[Case], rows: Rows, effort: Effort, progress: Progress | 
         waiting.put(None)
 
     def jobs() -> Iterator[Job | None]:
-        """What to judge; None while the search has found nothing new."""
-        for case in ready:
-            yield from _jobs(case, rows, effort)
+        """What to judge, ready cases and newly found ones in turn; None while there is nothing new."""
+        known, searching = iter(ready), True
         while True:
-            try:
-                case_or_end = waiting.get_nowait()
-            except queue.Empty:
-                yield None
-                continue
-            if case_or_end is None:
+            case = next(known, None)
+            if case is not None:
+                yield from _jobs(case, rows, effort)
+            found: Case | None = None
+            if searching:
+                try:
+                    found = waiting.get_nowait()
+                    searching = found is not None
+                except queue.Empty:
+                    if case is None:
+                        yield None
+            if found is not None:
+                yield from _jobs(found, rows, effort)
+            elif case is None and not searching:
                 return
-            yield from _jobs(case_or_end, rows, effort)
 
     try:
         with Pool(workers=effort.judges) as pool:
