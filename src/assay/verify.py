@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import seeds
-from assay.contract import Contract
+from assay.contract import Contract, merge
 from assay.contract.domain import declared
 from assay.environment import describe as describe_environment
 from assay.environment import free_bytes
@@ -18,6 +18,7 @@ from assay.errors import InputError
 from assay.evidence import first
 from assay.evidence.keep import keep
 from assay.evidence.model import Bundle
+from assay.explaining import names_intrinsics, with_modes
 from assay.gates import BATTERY, GATES, Context
 from assay.gates.base import single
 from assay.illustration import entry_line
@@ -42,6 +43,7 @@ from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.references import References
 from assay.run.sandbox import Level
+from assay.run.shelf import Shelf
 from assay.run.static import Scan
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
@@ -119,7 +121,7 @@ def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None =
         InputError: the task, the contract or an option is at fault.
     """
     options = options or Options()
-    contract = contract or Contract()
+    contract = merge(Contract.from_data(task.stated), contract or Contract())
     if options.only is not None:
         for slug in options.only:
             if slug not in GATES:
@@ -177,7 +179,8 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     failures: list[Observation] = []
     hide = [*filter(None, [task.path]), *first.hidden(options.store)]
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": hide,
-                                   "failures": failures, "patience": options.patience}
+                                   "failures": failures, "patience": options.patience,
+                                   "shelf": Shelf(candidate.digest, cache)}
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
                          {"device": device, "target": options.target}, limits, **confinement)
@@ -257,7 +260,15 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
         done += 1
         progress("probes", done, total)
 
+    approximate = names_intrinsics(candidate.source)
+
+    def explained(some: Sequence[Record]) -> list[Record]:
+        return with_modes(some, lambda record: run.with_modes(record, approximate),
+                          lambda: time.monotonic() < run.budget.deadline)
+
     def decisive(some: Sequence[Record]) -> bool:
+        if options.fail_fast and contract.policy.allow_tiers:
+            some = explained(some)
         return options.fail_fast and any(
             rejects(found, ctx, True) for gate in gates if is_blocking(gate, ctx)
             for found in gate.judge(ctx, visible(gate, some)).findings)
@@ -273,7 +284,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     if options.fail_fast:
         run.stop = lambda record: decisive([record])
     own = [r for r in pilots if r.probe.gate in {g.slug for g in gates}]
-    records = [*own, *_in_order(plan, run, failed)]
+    records = explained([*own, *_in_order(plan, run, failed)])
     for session in sessions:
         session.close()
     report = _report(task, candidate, ctx, gates, records, sessions, options, run, clock, drawn, trials)

@@ -17,7 +17,7 @@ from assay.vocabulary import Reason, Tier
 
 REQUIRED_SHARE = 0.5
 """Least share of the elementary operations that own kernels do under `provenance = "required"`."""
-_ELSEWHERE = frozenset({"ways", "eval"})
+_ELSEWHERE = frozenset({"ways", "eval", "autocast"})
 """Kinds of probes in which torch may rightly take over, as where a kernel without a backward is trained."""
 _WIDER = ("wide10", "wide100", "both_ends", "filled")
 
@@ -82,7 +82,7 @@ class Provenance:
             return Verdict(inapplicable=Reason.NEEDS_GPU, note=f"work of {ctx.language} kernels is timed on a GPU")
         verdict = Verdict()
         for record in records:
-            if (_triton(ctx) and record.observation.ran and record.probe.gate == "values"
+            if ((_triton(ctx) or ctx.language == "torch") and record.observation.ran and record.probe.gate == "values"
                     and record.probe.kind not in _ELSEWHERE):
                 self._launches(ctx, record, verdict)
         mine = {r.probe.kind: r for r in own(self, records)}
@@ -164,6 +164,24 @@ class Provenance:
                     base,
                     Reason.LIBRARY_DID_THE_WORK,
                     f"torch computes the result ({operator}), a kernel only copies it",
+                    {"torch": dict(library.most_common(8)), "share": round(share, 4)},
+                )
+            )
+        elif all(operator := _scaled(base, record) for record in corrupted):
+            verdict.findings.append(
+                self._found(
+                    base,
+                    Reason.LIBRARY_DID_THE_WORK,
+                    f"torch computes the result ({operator}) up to a scale and an offset",
+                    {"torch": dict(library.most_common(8)), "share": round(share, 4)},
+                )
+            )
+        elif operators := _repeated(base):
+            verdict.findings.append(
+                self._found(
+                    base,
+                    Reason.LIBRARY_DID_THE_WORK,
+                    f"torch does every operation of the reference ({', '.join(operators)})",
                     {"torch": dict(library.most_common(8)), "share": round(share, 4)},
                 )
             )
@@ -281,10 +299,61 @@ def _reproduced(base: Record, corrupted: Record) -> str:
     operators = []
     if not clean or len(clean) != len(dirty):
         return ""
-    for one, two in zip(clean, dirty, strict=True):
-        wanted = [mark for mark in one.get("outputs", []) if mark]
+    for number, (one, two) in enumerate(zip(clean, dirty, strict=True)):
+        marks = list(one.get("outputs", []))
         made = {mark: name for name, mark in two.get("results", [])}
-        if not wanted or any(mark not in made for mark in wanted):
+        count = Counter(mark for _, mark in two.get("results", []))
+        own = _of_reference(base, number, "equal", len(marks))
+        if not any(marks) or any(mark and count[mark] < max(1, least) for mark, least in zip(marks, own, strict=True)):
             return ""
-        operators += [made[mark] for mark in wanted]
+        operators += [made[mark] for mark in marks if mark]
     return str(operators[-1])
+
+
+def _scaled(base: Record, corrupted: Record) -> str:
+    """The operator of torch whose result, whatever kernels store, is every output up to scale and offset."""
+    clean: Sequence[dict[str, Any]] = base.observation.facts.get("per_call", [])
+    dirty: Sequence[dict[str, Any]] = corrupted.observation.facts.get("per_call", [])
+    operators = []
+    if not clean or len(clean) != len(dirty):
+        return ""
+    for number, (one, two) in enumerate(zip(clean, dirty, strict=True)):
+        unmoved = {mark for _, mark in two.get("results", [])}
+        outputs = range(len(one.get("outputs", [])))
+        own = _of_reference(base, number, "affine", len(outputs))
+        for output, least in zip(outputs, own, strict=True):
+            found = [name for name, mark, place in one.get("affine", []) if place == output and mark in unmoved]
+            if len(found) < max(1, least):
+                return ""
+            operators.append(found[-1])
+    return str(operators[-1]) if operators else ""
+
+
+def _of_reference(base: Record, call: int, kind: str, outputs: int) -> list[int]:
+    """Per output, how many results of the reference's operators are it already.
+
+    More than one where the last steps change nothing on this draw, as a clamp far outside the data: a kernel
+    that takes such a step also hands on what torch computed.
+    """
+    counts = list(base.truth_of(call).work.get(kind, []))
+    return [int(n) for n in counts] if len(counts) == outputs else [1] * outputs
+
+
+def _repeated(base: Record) -> list[str]:
+    """The reference's operators, if torch does each of them in every call, at its full cost."""
+    names: list[str] = []
+    for number, seen in enumerate(base.observation.facts.get("per_call", [])):
+        theirs, done = (_by_name(work) for work in (base.truth_of(number).work.get("library") or {},
+                                                    seen.get("library") or {}))
+        if not theirs or any(done[name] < cost for name, cost in theirs.items()):
+            return []
+        names = sorted(theirs)
+    return names
+
+
+def _by_name(work: dict[str, Any]) -> Counter[str]:
+    """Costs by operator, in place or not."""
+    found: Counter[str] = Counter()
+    for name, cost in work.items():
+        found[str(name).rstrip("_")] += int(cost)
+    return found

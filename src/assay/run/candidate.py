@@ -20,11 +20,16 @@ from assay.run.arena import Region
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.reply import printable
 from assay.run.sandbox import Level
+from assay.run.shelf import Shelf
 from assay.run.wire import Frame
 
 ARENA_BYTES = 4 << 30
 LOAD_ATTEMPTS = 2
 REPLY_SLACK = 64 << 20
+BUILD_SECONDS = 300.0
+"""Seconds that a candidate which builds extensions may take to load."""
+BUILT_BYTES = 96 << 20
+"""Bytes of a reply that hands on what was built."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,13 @@ class CandidateSession:
         hide: files that the candidate finds empty.
         failures: failed attempts to load the candidate, shared by all its sessions.
         patience: seconds; loading, which may compile, gets twelve times that.
+        shelf: extensions that the candidate built, shared by all its sessions.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
                  limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
-                 failures: list[Observation] | None = None, patience: float = 10.0) -> None:
+                 failures: list[Observation] | None = None, patience: float = 10.0,
+                 shelf: Shelf | None = None) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self._options, self._limits = options, limits
         self._sandbox, self._hide = sandbox, tuple(hide)
@@ -77,6 +84,9 @@ class CandidateSession:
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
         self._load_seconds = 12 * patience
+        self._shelf = shelf if shelf is not None else Shelf()
+        self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
+        self._ran = False
         self.entry = ""
         self.deaths = 0
         self.load_seconds = 0.0
@@ -126,6 +136,10 @@ class CandidateSession:
             t.numel() * t.element_size() for truth in truths for t in truth.inputs))
         if probe.grad:
             limit *= 1 + len(PASSES)
+        if self._builds and not self._ran:
+            # extensions may be built by the first call as well
+            limit += BUILT_BYTES
+            timeout = max(timeout, BUILD_SECONDS)
         began = time.monotonic()
         answer = worker.request(header, chunks, timeout=min(timeout, left), payload_limit=limit)
         if isinstance(answer, Death):
@@ -138,12 +152,16 @@ class CandidateSession:
             self.deaths += 1
             return Observation(probe=probe.id, status="forged",
                                text=printable(f"the reply makes no sense: {error}", 500))
-        if others := worker.census():
-            observation = observation.model_copy(update={"left": others})
+        self._ran = True
+        self._shelf.take(answer.header.get("built"), memoryview(answer.payload))
+        others, files = worker.census()
+        if others or files:
+            observation = observation.model_copy(update={"left": others, "files": files})
         made = len(observation.calls)
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
-        if others or _lost_device(answer):
+        if others or _lost_device(answer) or any("inference" in condition for condition in probe.conditions):
+            # what a module keeps from inference mode may not be written in any other
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
@@ -154,14 +172,20 @@ class CandidateSession:
             return self._load_failures[-1].model_copy(update={"probe": probe_id})
         worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits,
                                     confinement=self._sandbox, hide=self._hide)
-        answer = worker.request({"op": "load", "source": self._source, "entries": self._entries},
-                               timeout=min(self._load_seconds, left),
-                               payload_limit=1 << 20)
+        kept = self._shelf.items()
+        header = {"op": "load", "source": self._source, "entries": self._entries,
+                  "builds": [[key, name, len(data)] for key, name, data in kept]}
+        limit = max(self._load_seconds, BUILD_SECONDS if self._builds else 0.0)
+        answer = worker.request(header, [memoryview(data) for _, _, data in kept], timeout=min(limit, left),
+                                payload_limit=BUILT_BYTES)
         failure: Observation | None = None
         if isinstance(answer, Death):
-            failure = self._lost(probe_id, answer, self._load_seconds <= left)
+            failure = self._lost(probe_id, answer, limit <= left)
             if failure.status == "not_run":
                 return failure
+            if failure.status == "timed_out" and self._builds:
+                failure = failure.model_copy(update={
+                    "status": "toolchain", "text": f"its extension was not built within {limit:.0f} s"})
         elif isinstance(answer.header.get("error"), dict):
             failure = Observation(probe=probe_id, status=_error_status(answer.header["error"]),
                                   error=reply.clean_error(answer.header["error"]))
@@ -173,9 +197,11 @@ class CandidateSession:
             failure = Observation(probe=probe_id, status="forged", text="the reply to `load` makes no sense")
         if failure is not None:
             # so does one that hangs hang again
-            self._load_failures += [failure] * (LOAD_ATTEMPTS if failure.status == "timed_out" else 1)
+            hung = failure.status in ("timed_out", "toolchain")
+            self._load_failures += [failure] * (LOAD_ATTEMPTS if hung else 1)
             return failure
         assert isinstance(answer, Frame)
+        self._shelf.take(answer.header.get("built"), memoryview(answer.payload))
         self._worker, self._keys = worker, set()
         self.entry = printable(answer.header.get("entry", ""), 200)
         return None
@@ -324,7 +350,7 @@ def _of_death(probe_id: str, death: Death) -> Observation:
                                        "left": death.left, "text": printable(death.text[-2000:])})
 
 
-TOOLCHAIN_ERRORS = frozenset({"OutOfResources", "PTXASError", "UnsupportedLanguageConstruct"})
+TOOLCHAIN_ERRORS = frozenset({"OutOfResources", "PTXASError", "ToolchainError", "UnsupportedLanguageConstruct"})
 """Errors by which a compiler or a device refuses a kernel: the resources gate judges those."""
 
 

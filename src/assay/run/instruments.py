@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from assay.run.kernel_times import KernelTimes
 from assay.run.poison import FreshMemory
-from assay.run.work import Corruption, KernelWork, LibraryWork, digest, digests_of
+from assay.run.work import Corruption, KernelWork, LibraryWork, affine_of, digest, digests_of
 
 
 class Instruments:
@@ -19,12 +20,18 @@ class Instruments:
     Args:
         conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with), `fence`
             (byte of red zones round each allocation), `work` (count operations), `corrupt` (seed with which
-            kernels' stores are replaced), `tune` (every configuration runs at the first call).
+            kernels' stores are replaced), `tune` (every configuration runs at the first call), `profile` (time
+            of each kernel on a GPU).
         emulation: the emulated device; None on a GPU.
+        on_device: what records launches on a GPU; None under emulation.
     """
 
-    def __init__(self, conditions: dict[str, str], emulation: Any) -> None:
-        self._emulation = emulation
+    def __init__(self, conditions: dict[str, str], emulation: Any, on_device: Any = None) -> None:
+        self._emulation, self._on_device = emulation, on_device
+        self._recorder = emulation.recorder if emulation is not None else on_device
+        self._times = KernelTimes() if "profile" in conditions and on_device is not None else None
+        if on_device is not None:
+            on_device.corruption = int(conditions["corrupt"]) if "corrupt" in conditions else None
         fill, fence = (int(conditions[n], 16) if n in conditions else None for n in ("fresh", "fence"))
         self._fresh = FreshMemory(fill, fence) if fill is not None or fence is not None else None
         counts = "work" in conditions or "corrupt" in conditions
@@ -43,7 +50,7 @@ class Instruments:
             for tool in (self._kernels, self._corruption):
                 if tool is not None:
                     stack.enter_context(tool.attached(memory, builder))
-        for mode in (self._library, self._fresh):
+        for mode in (self._library, self._fresh, self._times):
             if mode is not None:
                 stack.enter_context(mode)
         self._stack = stack
@@ -60,20 +67,29 @@ class Instruments:
             self._library.reset()
         if self._kernels is not None:
             self._kernels.operations = 0
-        self._launched = self._emulation.recorder.total if self._emulation is not None else 0
+        self._launched = self._recorder.total if self._recorder is not None else 0
 
     def after_call(self, outputs: list[torch.Tensor]) -> None:
         """Write down what one call did."""
         seen: dict[str, Any] = {}
-        if self._emulation is not None:
-            seen["launches"] = self._emulation.recorder.total - self._launched
+        if self._recorder is not None:
+            seen["launches"] = self._recorder.total - self._launched
+        if self._times is not None:
+            seen["kernels"] = self._times.kernels
         if self._library is not None:
             seen["library"] = dict(self._library.operations.most_common(20))
             seen["results"] = digests_of(list(self._library.results), outputs)
+            seen["affine"] = affine_of(list(self._library.results), outputs)
             seen["outputs"] = [digest(t) for t in outputs]
         if self._kernels is not None:
             seen["own"] = self._kernels.operations
         self.calls.append(seen)
+
+    def hold(self, held: int, descriptors: int) -> None:
+        """Write down what the process holds after the last call, beside what is kept of its results."""
+        if self._library is not None:
+            self._library.results.clear()
+        self.calls[-1] |= {"held": held, "descriptors": descriptors}
 
     def facts(self) -> dict[str, Any]:
         """What was seen, as JSON data."""

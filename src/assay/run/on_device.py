@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ class OnDevice:
         self.launches: deque[DeviceLaunch] = deque(maxlen=KEPT)
         self.total = 0
         self.forced: int | None = None
+        self.corruption: int | None = None
         self.tuners: dict[str, int] = {}
 
     def reset(self) -> None:
@@ -70,7 +72,11 @@ def install() -> OnDevice:
         recorder.launches.append(seen)
         recorder.total += 1
         try:
-            result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+            if recorder.corruption is None:
+                result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+            else:
+                with corrupted(recorder.corruption + recorder.total, [*args, *kwargs.values()]):
+                    result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
         except Exception as error:
             seen.error = f"{type(error).__name__}: {error}"[:300]
             raise
@@ -96,6 +102,28 @@ def install() -> OnDevice:
     Autotuner.__init__ = created
     Autotuner.run = tuned
     return recorder
+
+
+@contextmanager
+def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[None]:
+    """Replace what a launch stores in its tensors by other values of the same kind.
+
+    Floating values become noise of the tensor's own size; integers, which may be indices, change places.
+    """
+    tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
+    before = [t.detach().clone() for t in tensors]
+    yield
+    source = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
+    with torch.no_grad():
+        for tensor, old in zip(tensors, before, strict=True):
+            now = tensor.detach()
+            stored = ~((now == old) | ((now != now) & (old != old)))
+            if tensor.is_floating_point():
+                size = torch.nan_to_num(now.abs().float(), nan=1.0, posinf=1.0).mean() + 1.0
+                noise = torch.randn(now.shape, generator=source, device=now.device) * size
+                now.copy_(torch.where(stored, noise.to(now.dtype), now))
+            else:
+                now.copy_(torch.where(stored, now.flatten().roll(1).reshape(now.shape), now))
 
 
 def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],

@@ -17,7 +17,7 @@ _SHAPES: dict[str, Any] = {
     "patched": [str], "threads": [str], "handlers": [str], "bait": int, "traced": bool,
     "launches": [{"kernel": str}], "launch_count": int, "access": [dict], "configs": {"*": int},
     "inputs": {"*": [[int]]}, "parameters": [[int]], "fences": [dict], "fenced": int, "per_call": [dict],
-    "compiled": [dict],
+    "compiled": [dict], "environment": [str], "modes": [str],
 }
 
 
@@ -45,6 +45,11 @@ def facts(value: Any) -> dict[str, Any]:
     for name, shape in _SHAPES.items():
         if name in value and value[name] is not None and not _fits(value[name], shape):
             raise codec.CodecError(f"the fact `{name}` has another type")
+    for call in value.get("per_call") or []:
+        for kernel in call.get("kernels") or []:
+            if not (isinstance(kernel, list) and len(kernel) == 2 and isinstance(kernel[0], str)
+                    and type(kernel[1]) is int and kernel[1] >= 0):
+                raise codec.CodecError("a kernel's time has another type")
     if any(not 0 <= count <= LARGEST_CONFIGS for count in (value.get("configs") or {}).values()):
         raise codec.CodecError("a number of configurations that cannot be")
     return {printable(key, 80): _cleaned(item) for key, item in value.items()}

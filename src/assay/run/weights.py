@@ -109,3 +109,23 @@ def named_state(model: object) -> dict[str, torch.Tensor]:
     if not isinstance(model, torch.nn.Module):
         return {}
     return {n: t for n, t in model.state_dict(keep_vars=True).items() if isinstance(t, torch.Tensor)}
+
+
+def adopt(model: torch.nn.Module, reference: Mapping[str, torch.Tensor], buffers: frozenset[str]) -> None:
+    """Give a module that declares none the parameters and buffers of the reference, in their order.
+
+    Args:
+        model: gets them under their names with `__` for dots, and the list of these names as `adopted`.
+        reference: state of the reference, by name.
+        buffers: which of them are buffers.
+    """
+    names = []
+    for name, value in reference.items():
+        own = name.replace(".", "__")
+        copy = value.detach().clone()
+        if name in buffers:
+            model.register_buffer(own, copy)
+        else:
+            model.register_parameter(own, torch.nn.Parameter(copy, requires_grad=copy.is_floating_point()))
+        names.append(own)
+    model.adopted = names  # type: ignore[assignment]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assay.errors import InputError
+from assay.task import bare_cuda
 from assay.task.language import Language, detect_languages
 
 TaskFormat = Literal["kernelbench", "callable"]
@@ -53,6 +55,10 @@ class Task(BaseModel):
     """Name of the reference class (or function) in the source."""
     handle: str | None = None
     """Key of the live callables in this process and its forks; None when the source is enough."""
+    stated: dict[str, Any] = Field(default_factory=dict)
+    """Clauses of the contract that the task's own format states; what a person writes wins over them."""
+    notes: tuple[str, ...] = ()
+    """What the loader of another format did not understand, one line each."""
     digest: str = ""
     """SHA-256 of format, entry, handle and source."""
 
@@ -193,9 +199,14 @@ def parse_candidate(
     """Make a Candidate from source text; arguments and errors as :func:`load_candidate`."""
     languages = detect_languages(source, path)
     name = id or _name_of(Path(path))
-    if Path(path).suffix in (".cu", ".cuh"):
+    if Path(path).suffix in (".cu", ".cuh") and not re.search(r"^class ModelNew\b", source, re.MULTILINE):
+        defect = bare_cuda.defect_of(source, path)
+        if defect and strict:
+            raise TaskError("no binding in this CUDA file", f"{path}:1",
+                            "add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) that exports `forward`")
         return Candidate(
-            id=name, source=source, path=path, language="cuda", languages=("cuda",), entry="forward"
+            id=name, source=bare_cuda.wrapped(source, name), path=path, language="cuda", languages=("cuda",),
+            entry="ModelNew", defect=defect,
         )
     entry: str | None = None
     error: TaskError | None = None
