@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from tests.evidence.kinds import KINDS, RIGHT, TASK
 
 from assay.evidence import Evidence, FindingRecord, Store, VerdictRecord
 from assay.evidence.replay import Outcome, replay
+from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.task import Task, parse_candidate, parse_task
 from assay.verify import Options, verify_task
@@ -30,13 +34,21 @@ class Kept:
     verdict: VerdictRecord
 
 
-@pytest.fixture
-def kept(tmp_path: Path, zygote: Zygote) -> Iterator[Kept]:
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> tuple[Path, str]:
+    """A folder with a store, and the id of a finding in it; not to be written to."""
+    folder = tmp_path_factory.mktemp("verified")
     task = parse_task(TASK, path="reference.py", id="scaled tanh")
     report = verify_task(task, parse_candidate(SPECIAL.source, path="candidate.py"), zygote=zygote, options=Options(
-        device="cpu", seed=7, tier=EffortTier.QUICK, only=("nonfinite",), store=str(tmp_path / "s")))
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=("nonfinite",), store=str(folder / "s")))
+    return folder, report.findings[0].id
+
+
+@pytest.fixture
+def kept(tmp_path: Path, verified: tuple[Path, str]) -> Iterator[Kept]:
+    shutil.copytree(verified[0] / "s", tmp_path / "s")
     with Store.open(tmp_path / "s") as store:
-        found = store.finding(report.findings[0].id)
+        found = store.finding(verified[1])
         yield Kept(store, tmp_path / "s", found, store.verdict(found.verdict))
 
 
@@ -104,8 +116,6 @@ def test_what_was_found_on_a_gpu_needs_one(kept: Kept, zygote: Zygote) -> None:
 
 
 def _replaced(verdict: VerdictRecord, **changes: object) -> VerdictRecord:
-    import dataclasses
-
     return dataclasses.replace(verdict, **changes)  # type: ignore[arg-type]
 
 
@@ -116,24 +126,24 @@ def task() -> Task:
 
 def test_what_failed_before_is_tried_first_and_takes_nothing_from_a_right_candidate(
         kept: Kept, task: Task, zygote: Zygote) -> None:
-    def verify(source: str, **options: object) -> object:
+    def verify(source: str, **options: Any) -> Report:
         return verify_task(task, parse_candidate(source, path="candidate.py"), zygote=zygote, options=Options(
             device="cpu", tier=EffortTier.QUICK, only=("nonfinite", "values"), store=str(kept.folder),
-            **options))  # type: ignore[arg-type]
+            **options))
 
     right = verify(RIGHT)
-    assert right.label is Label.CONTRACT  # type: ignore[attr-defined]
-    assert right.coverage.probes_replayed > 0  # type: ignore[attr-defined]
+    assert right.label is Label.CONTRACT
+    assert right.coverage.probes_replayed > 0
     # another candidate with the same fault fails at once
     same_fault = SPECIAL.source.replace("torch.nan_to_num(x)", "torch.where(torch.isnan(x), 0.0, x)")
     wrong = verify(same_fault, fail_fast=True)
-    assert wrong.label is Label.REJECTED  # type: ignore[attr-defined]
-    assert wrong.findings[0].probe.endswith("~1")  # type: ignore[attr-defined]
-    assert wrong.coverage.probes_run <= 3  # type: ignore[attr-defined]
+    assert wrong.label is Label.REJECTED
+    assert wrong.findings[0].probe.endswith("~1")
+    assert wrong.coverage.probes_run <= 3
     # and what it failed replays by its own name
-    assert replay(kept.store, wrong.findings[0].id, zygote).outcome is Outcome.REPRODUCED  # type: ignore[attr-defined]
+    assert replay(kept.store, wrong.findings[0].id, zygote).outcome is Outcome.REPRODUCED
     # a given seed stands for its own plan alone
-    assert verify(RIGHT, seed=3).coverage.probes_replayed == 0  # type: ignore[attr-defined]
+    assert verify(RIGHT, seed=3).coverage.probes_replayed == 0
 
 
 def test_other_obligations_are_not_held_against_a_candidate(kept: Kept, task: Task) -> None:

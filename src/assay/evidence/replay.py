@@ -74,13 +74,23 @@ def replay(store: Store, identity: str, zygote: Zygote, *, device: str = "auto",
     found = store.finding(identity)
     verdict = store.verdict(found.verdict)
     bundle = bundle_to_run(found, minimal=minimal)
+    recorded = _at_its_smallest(found.finding) if minimal else found.finding
     where, why = place(verdict, device)
     if why:
-        return Replay(Outcome.COULD_NOT_RUN, found.finding, None, None, (), why)
+        return Replay(Outcome.COULD_NOT_RUN, recorded, None, None, (), why)
     target = str(verdict.context.get("target", "sm_90"))
     differences = environment_differences(verdict.report.environment, describe_environment(where, target))
     with restaged(verdict, zygote, device=where, sandbox=sandbox, store=str(store.directory)) as stage:
-        return run_again(stage, bundle, found.finding, differences)
+        return run_again(stage, bundle, recorded, differences)
+
+
+def _at_its_smallest(finding: Finding) -> Finding:
+    """The finding with what was seen on its smallest input."""
+    small = finding.minimal
+    if small is None:
+        return finding
+    return finding.model_copy(update={name: getattr(small, name) for name in (
+        "output", "index", "expected", "actual", "error", "tolerance")})
 
 
 def run_again(stage: Stage, bundle: Bundle, recorded: Finding,

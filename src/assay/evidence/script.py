@@ -173,7 +173,7 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
                   for draw, truth in zip(probe.draws, truths, strict=True)],
         "grad": _grad(probe, truths[0]) if probe.grad else None,
     }
-    if case["grad"] is None and check == "gradients":
+    if check == "gradients" and (case["grad"] is None or not case["grad"]["steps"]):
         raise NoScript("the probe has no backward pass", found.id, "`assay replay` without --script shows it")
     parts = [_head(found, verdict, bundle, shown), f"REFERENCE = {_text(reference)}", f"CANDIDATE = {_text(source)}"]
     harness = resources.files("assay.evidence").joinpath("harness.py.txt").read_text(encoding="utf-8")
