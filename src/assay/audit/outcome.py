@@ -125,11 +125,12 @@ def records(kept: Kept, results: Mapping[str, tuple[dict[str, Any], float]], che
     found = Records(row)
     for gate in report.get("gates", ()):
         found.gates.append({"id": kept.id, "gate": gate["id"], **{name: gate[name] for name in (
-            "slug", "outcome", "reason", "blocking", "probes_planned", "probes_run", "probes_undecided", "findings")}})
+            "slug", "outcome", "reason", "blocking", "probes_planned", "probes_run", "probes_undecided", "findings",
+            "note")}})
     for number, finding in enumerate(report.get("findings", ())):
         found.findings.append({"id": kept.id, "number": number, **{name: finding[name] for name in (
             "gate", "slug", "reason", "tier", "tolerance_free", "output", "expected", "actual", "error", "tolerance",
-            "probe")}})
+            "probe")}, "injected": finding["detail"].get("injected")})
     for name, (outcome, taken) in sorted(results.items()):
         if name.startswith(SCREEN):
             said = outcome.get("report") or {}

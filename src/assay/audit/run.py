@@ -7,11 +7,10 @@ command goes on where it was.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from assay import seeds
@@ -19,7 +18,8 @@ from assay.audit import sampling
 from assay.audit.classes import classify
 from assay.audit.corpus import Corpus
 from assay.audit.jobs import Jobs, checked
-from assay.audit.outcome import BATTERY, Checks, verdict_of
+from assay.audit.outcome import Checks, verdict_of
+from assay.audit.settings import Settings, difference
 from assay.audit.store import Kept, Store
 from assay.contract import Contract
 from assay.errors import InputError
@@ -43,57 +43,6 @@ class Backend(Protocol):
     def close(self) -> None:
         """End everything that runs."""
         ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an audit is: with these, a corpus and a machine, its results are determined.
-
-    Attributes:
-        checks: what runs on each row.
-        seed: of the probes and of the sample; None draws one.
-        tier: effort.
-        device: `auto`, `cpu` or `cuda`.
-        target: device that emulation answers as.
-        timeout: seconds for one verdict; None for the tier's own.
-        only: slugs of gates; None for all.
-        contract: obligations for every row, as data; None for the corpus's or the defaults.
-        everything: audit also what the corpus itself took for wrong.
-        sample: rows to draw; None for all.
-        stratify: column to draw in proportion to.
-        sandbox: how candidates are confined.
-    """
-
-    checks: Checks = field(default_factory=Checks)
-    seed: int | None = None
-    tier: str = "standard"
-    device: str = "auto"
-    target: str = "sm_90"
-    timeout: float | None = None
-    only: tuple[str, ...] | None = None
-    contract: dict[str, Any] | None = None
-    everything: bool = False
-    sample: int | None = None
-    stratify: str | None = None
-    sandbox: str = "auto"
-
-    def to_json(self) -> str:
-        """As text, the same for the same settings."""
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @staticmethod
-    def from_json(text: str) -> Settings:
-        """Read what `to_json` wrote."""
-        data = json.loads(text)
-        checks = data.pop("checks")
-        only = data.pop("only")
-        return Settings(checks=Checks(checks["mode"], tuple(checks["variants"])),
-                        only=None if only is None else tuple(only), **data)
-
-    def options(self) -> Options:
-        """As options of a verification."""
-        return Options(device=self.device, tier=EffortTier(self.tier), only=self.only, timeout=self.timeout,
-                       target=self.target, sandbox=self.sandbox)
 
 
 @dataclass
@@ -138,7 +87,7 @@ def open_audit(store: Store, corpus: Corpus | None, settings: Settings, show: Sh
     if kept is not None:
         old = Settings.from_json(kept)
         if settings.seed is None:
-            settings = _with_seed(settings, old.seed or 0)
+            settings = replace(settings, seed=old.seed)
         if settings != old:
             raise InputError(f"the audit in this folder has other settings: {difference(old, settings)}",
                              str(store.folder), "use the same ones, or another folder")
@@ -146,7 +95,7 @@ def open_audit(store: Store, corpus: Corpus | None, settings: Settings, show: Sh
             raise InputError("the audit in this folder is of another corpus, or its files have changed",
                              str(store.folder), "use another folder")
     else:
-        settings = _with_seed(settings, seeds.draw(settings.seed).value)
+        settings = replace(settings, seed=seeds.draw(settings.seed).value)
         store.set("settings", settings.to_json())
     if store.get("ingested") is None:
         if corpus is None:
@@ -163,19 +112,6 @@ def open_audit(store: Store, corpus: Corpus | None, settings: Settings, show: Sh
         _choose(store, settings, tell)
         store.set("chosen", str(store.count(chosen=True)))
     return settings
-
-
-def _with_seed(settings: Settings, seed: int) -> Settings:
-    from dataclasses import replace
-
-    return replace(settings, seed=seed)
-
-
-def difference(old: Settings, new: Settings) -> str:
-    """Which settings differ, in one line."""
-    mine, theirs = asdict(old), asdict(new)
-    return ", ".join(f"{name} {mine[name]!r} there, {theirs[name]!r} here" for name in mine
-                     if mine[name] != theirs[name])
 
 
 def _choose(store: Store, settings: Settings, tell: Show) -> None:
@@ -259,7 +195,7 @@ def run_audit(store: Store, settings: Settings, backend: Backend, show: Show | N
     tell = show or _quiet
     checks = settings.checks
     contract = None if settings.contract is None else Contract.from_data(settings.contract, "--contract")
-    jobs = Jobs(store.source, settings.options(), settings.seed or 0, contract)
+    jobs = Jobs(store.source, _options(settings), settings.seed or 0, contract)
     progress = Progress("running", total=_runnable(store))
     todo = _Todo(store, checks, progress)
     limit = AHEAD * backend.workers
@@ -291,6 +227,12 @@ def run_audit(store: Store, settings: Settings, backend: Backend, show: Show | N
             future.cancel()
     tell(progress)
     return progress
+
+
+def _options(settings: Settings) -> Options:
+    """As options of a verification."""
+    return Options(device=settings.device, tier=EffortTier(settings.tier), only=settings.only,
+                   timeout=settings.timeout, target=settings.target, sandbox=settings.sandbox)
 
 
 def _runnable(store: Store) -> int:
@@ -350,5 +292,3 @@ class _Todo:
 def _quiet(progress: Progress) -> None:
     return None
 
-
-__all__ = ["BATTERY", "Backend", "Progress", "Settings", "Show", "column", "infer_classes", "open_audit", "run_audit"]

@@ -211,6 +211,10 @@ class Store:
         """Keep the class of a task's operation."""
         self._db.execute("INSERT OR REPLACE INTO classes VALUES(?, ?, ?)", (task_key, op_class, note))
 
+    def classified(self) -> int:
+        """How many tasks have a class that was inferred."""
+        return int(self._db.execute("SELECT count(*) FROM classes").fetchone()[0])
+
     def unclassified(self) -> list[tuple[str, str, str, str]]:
         """Tasks of chosen rows without a class: (key, digest of the reference, entry, name), in corpus order."""
         return self._db.execute(
