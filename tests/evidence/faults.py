@@ -56,7 +56,7 @@ def _new(*lines: str) -> str:
 
 FAULTS = (
     Fault("columns beyond eight are dropped", _one_input("x * 2"),
-          _new("out = x * 2", "out[:, 8:] = 0", "return out"), "shapes", {"ROWS": 1, "COLS": 9}, 9,
+          _new("out = x * 2", "out[:, 8:] = 0", "return out"), "values", {"ROWS": 1, "COLS": 9}, 9,
           "eight columns are right"),
     Fault("a tail beyond one block of 32 is not summed", _one_input("x.sum(1)"),
           _new("return x[:, :32].sum(1)"), "values", {"ROWS": 1, "COLS": 33}, 33, "32 columns are right"),

@@ -18,9 +18,10 @@ def shrink_fault(fault: Fault, store: Path, zygote: Zygote, seconds: float = 60.
     """The finding of a fault as it was found, and its smallest input."""
     task = parse_task(fault.reference, path="reference.py", id=fault.name)
     candidate = parse_candidate(fault.candidate, path="candidate.py")
+    tier = EffortTier.STANDARD if fault.gate == "shapes" else EffortTier.QUICK
     only = (fault.gate, "values") if fault.gate == "input_mutation" else (fault.gate,)
     report = verify_task(task, candidate, zygote=zygote, options=Options(
-        device="cpu", seed=11, tier=EffortTier.QUICK, only=only, store=str(store)))
+        device="cpu", seed=11, tier=tier, only=only, store=str(store)))
     finding = next(f for f in report.findings if f.slug == fault.gate)
     with Store.open(store) as kept:
         shrunk = shrink(kept, finding.id, zygote, seconds=seconds)
