@@ -40,7 +40,7 @@ def dossier(report: Report, sources: Sources, *, certificate: str | None = None,
 
     plain = report.model_copy(update={"names": None}) if report.names is None else report
     files: dict[str, bytes] = {
-        "report.json": report.to_json(timing=False).encode(),
+        "report.json": report.to_json().encode(),
         "report.html": html.render(plain).encode(),
         f"sources/reference/{sources.reference[0]}": sources.reference[1],
         f"sources/candidate/{sources.candidate[0]}": sources.candidate[1],
