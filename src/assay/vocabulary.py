@@ -78,6 +78,8 @@ class Reason(StrEnum):
     OUTPUT_FLOOD = "output_flood"
     LEFTOVER_PROCESS = "leftover_process"
     LEFTOVER_THREAD = "leftover_thread"
+    LEFTOVER_FILE = "leftover_file"
+    LEAK = "leak"
     # determinism and state
     NOT_REPEATABLE = "not_repeatable"
     DEPENDS_ON_HISTORY = "depends_on_history"
@@ -96,6 +98,8 @@ class Reason(StrEnum):
     # integrity and provenance
     HARNESS_PATCHED = "harness_patched"
     REFERENCE_SOUGHT = "reference_sought"
+    ENVIRONMENT_CHANGED = "environment_changed"
+    MODE_LEFT = "mode_left"
     NO_OWN_KERNEL = "no_own_kernel"
     KERNEL_NEVER_RAN = "kernel_never_ran"
     LIBRARY_DID_THE_WORK = "library_did_the_work"

@@ -51,12 +51,14 @@ def source(name: str, args: str, body: str, init: str = "pass", top: str = "") -
 
 def judged(zygote: Zygote, reference: str, candidate: str, args: str = "x", inputs: str | None = None, *,
            gradients: str = "auto", tier: EffortTier = EffortTier.STANDARD, init: str = "pass",
-           own_init: str | None = None, top: str = "", determinism: str = "bitwise") -> Report:
+           own_init: str | None = None, top: str = "", determinism: str = "bitwise",
+           autocast: str = "none") -> Report:
     """Verdict of the gradient gate on two forward bodies."""
     tensors = inputs or ", ".join(RANDOM for _ in args.split(","))
     task = parse_task(source("Model", args, reference, init) + TAIL.format(inputs=tensors))
     other = parse_candidate(source("ModelNew", args, candidate, init if own_init is None else own_init, top))
-    contract = Contract.from_data({"gradients": gradients, "determinism": determinism})
+    contract = Contract.from_data({"gradients": gradients, "determinism": determinism,
+                                   "numerics": {"autocast": autocast}})
     return verify_task(task, other, contract=contract, zygote=zygote,
                        options=Options(device="cpu", seed=9, only=("gradients",), tier=tier))
 
@@ -225,6 +227,81 @@ def test_a_second_derivative_is_right_or_refused(zygote: Zygote, mark: str, save
     report = judged(zygote, "return x ** 3", "return Square.apply(x)", top=top, gradients="training",
                     tier=EffortTier.DEEP)
     assert reasons(report) == ({wanted} if wanted else set())
+
+
+ROWS_SOFTMAX = """
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.softmax(x, dim=-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        g, y = SEEN
+        return y * (g - (g * y).sum(dim=-1, keepdim=True))
+"""
+
+
+@pytest.mark.parametrize(("seen", "wanted"), [
+    ("g, y", set()),
+    ("g, torch.nan_to_num(y)", {Reason.NAN_SWALLOWED}),
+    pytest.param("g + 0 * y.sum(), y", {Reason.GRADIENT_BATCH_COUPLED}, marks=pytest.mark.slow),
+])
+def test_a_nan_in_an_input_arrives_in_the_gradients_of_its_row(zygote: Zygote, seen: str, wanted: set[Reason]) -> None:
+    report = judged(zygote, "return torch.softmax(x, dim=-1)", "return Softmax.apply(x)",
+                    top=ROWS_SOFTMAX.replace("SEEN", seen))
+    assert reasons(report) == wanted
+    assert {f.probe for f in report.findings} <= {"gradients/nan_input", "gradients/inf_input"}
+
+
+MIXED = """
+class Linear(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        return F.linear(x, w, b)
+
+    @staticmethod
+    DECORATOR
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w, g.mT @ x, SUM
+"""
+BACKWARD = '@torch.amp.custom_bwd(device_type="cuda")'
+
+
+@pytest.mark.parametrize(("decorator", "total", "dtype", "wanted"), [
+    (BACKWARD, "g.sum(0)", "bf16", set()),
+    pytest.param(BACKWARD, "g.sum(0)", "fp16", set(), marks=pytest.mark.slow),
+    # grad_output is bfloat16 and the saved weight is not
+    ("", "g.sum(0)", "bf16", {Reason.GRADIENT_RAISED}),
+    (BACKWARD, "g.sum(0) if g.dtype == w.dtype else g.mean(0)", "bf16", {Reason.GRADIENT_VALUE}),
+    pytest.param("", "g.sum(0)", "none", set(), marks=pytest.mark.slow),
+])
+def test_gradients_are_right_under_autocast_where_the_contract_says_so(
+        zygote: Zygote, decorator: str, total: str, dtype: str, wanted: set[Reason]) -> None:
+    top = MIXED.replace("    DECORATOR\n", f"    {decorator}\n" if decorator else "").replace("SUM", total)
+    report = judged(zygote, "return torch.tanh(self.fc(x))",
+                    "return torch.tanh(Linear.apply(x, self.fc.weight, self.fc.bias))",
+                    init="self.fc = nn.Linear(COLS, 9)", top=top, autocast=dtype)
+    assert reasons(report) == wanted
+    assert {f.probe for f in report.findings} <= {"gradients/autocast"}
+    assert report.gates[0].undecided == {}
+
+
+def test_a_task_that_is_under_autocast_itself_decides_its_gradients(zygote: Zygote) -> None:
+    body = ("with torch.autocast('cuda', dtype=torch.bfloat16):\n    y = self.fc(F.gelu(self.first(x)))\n"
+            "return torch.tanh(y.float())")
+    init = "self.first = nn.Linear(COLS, 20)\nself.fc = nn.Linear(20, 9)"
+    report = judged(zygote, body, body, init=init)
+    assert outcome(report) == (Outcome.PASS, None)
+    assert report.gates[0].undecided == {}
+    half = body.replace("self.fc(F", "self.fc(0.5 * F").replace("y.float()", "y.float() / 0.5")
+    assert reasons(judged(zygote, body, half, init=init)) == {Reason.GRADIENT_VALUE}
 
 
 DROPPED = """

@@ -38,13 +38,30 @@ def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def linear_relu_kernel(x_ptr, w_ptr, b_ptr, y_ptr, inner, cols, N: tl.constexpr, K: tl.constexpr):
+def clamp_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs, mask=offs < n)
+    tl.store(y_ptr + offs, tl.clamp(x, -1e4, 1e4), mask=offs < n)
+
+
+@triton.jit
+def half_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < n) * 0.5, mask=offs < n)
+
+
+@triton.jit
+def linear_relu_kernel(
+    x_ptr, w_ptr, b_ptr, y_ptr, inner, cols, N: tl.constexpr, K: tl.constexpr, RELU: tl.constexpr
+):
     row, n, k = tl.program_id(0), tl.arange(0, N), tl.arange(0, K)
     x = tl.load(x_ptr + row * inner + k, mask=k < inner, other=0.0)
     inside = (n[:, None] < cols) & (k[None, :] < inner)
     w = tl.load(w_ptr + n[:, None] * inner + k[None, :], mask=inside, other=0.0)
     y = tl.sum(w * x[None, :], axis=1) + tl.load(b_ptr + n, mask=n < cols)
-    tl.store(y_ptr + row * cols + n, tl.where(y < 0, 0.0, y), mask=n < cols)
+    if RELU:
+        y = tl.where(y < 0, 0.0, y)
+    tl.store(y_ptr + row * cols + n, y, mask=n < cols)
 
 
 @triton.jit
@@ -60,11 +77,16 @@ def flat(kernel, x):
     return y
 
 
-def linear_relu(x, fc):
+def linear(x, fc):
+    return linear_relu(x, fc, relu=False)
+
+
+def linear_relu(x, fc, relu=True):
     rows, inner = x.shape
     cols = fc.weight.shape[0]
     y = torch.empty(rows, cols, dtype=x.dtype, device=x.device)
-    linear_relu_kernel[(rows,)](x.contiguous(), fc.weight.contiguous(), fc.bias, y, inner, cols, N=32, K=32)
+    w = fc.weight.contiguous()
+    linear_relu_kernel[(rows,)](x.contiguous(), w, fc.bias, y, inner, cols, N=32, K=32, RELU=relu)
     return y
 
 
@@ -142,14 +164,37 @@ def test_a_kernel_that_copies_what_torch_computed_did_no_work(judge):
     assert "a kernel only copies it" in seen.findings[0].actual
 
 
-def test_a_copy_of_the_inputs_before_the_product_is_work_of_its_own(judge):
+def test_a_copy_of_the_inputs_before_all_that_the_reference_does_is_no_work(judge):
     seen = judge(
         "provenance",
         REFERENCE,
         candidate("return torch.relu(self.fc(flat(copy_kernel, x)))"),
         beside=("values",),
     )
-    assert seen.outcome == "pass", "little, but torch computes with what the kernel stored"
+    assert seen.reasons == {"library_did_the_work"}
+    assert "every operation of the reference (addmm, relu)" in seen.findings[0].actual
+
+
+@pytest.mark.parametrize(
+    ("tail", "lines", "outcome"),
+    [
+        # a last step that changes nothing on these data: a kernel may take it, and torch may not take it as well
+        ("y.clamp(-1e4, 1e4)", ("return flat(clamp_kernel, self.fc(x))",), "pass"),
+        ("y.clamp(-1e4, 1e4)", ("return flat(copy_kernel, self.fc(x).clamp(-1e4, 1e4))",), "fail"),
+        ("y * 0.5", ("return flat(half_kernel, self.fc(x))",), "pass"),
+        ("y * 0.5", ("return flat(half_kernel, 2.0 * torch.lerp(self.fc(x), 0.0 * self.fc(x), 0.5))",), "fail"),
+        ("y", ("return flat(half_kernel, 2.0 * (x @ self.fc.weight.t() + self.fc.bias))",), "fail"),
+        ("y", ("return linear(x, self.fc)",), "pass"),
+        # torch also does it all, and lets a kernel decide whether that counts
+        ("torch.tanh(y)", ("y = torch.tanh(self.fc(x))", "one = flat(copy_kernel, torch.ones(16, device=x.device))",
+                           "return y if bool((one == 1).all()) else flat(copy_kernel, x)"), "fail"),
+        ("torch.tanh(y)", ("return torch.tanh(linear(x, self.fc))",), "pass"),
+    ],
+)
+def test_what_torch_did_as_well_is_no_work_of_the_kernel(judge, tail, lines, outcome):
+    reference = REFERENCE.replace("return torch.relu(self.fc(x))", f"y = self.fc(x)\n        return {tail}")
+    assert reference != REFERENCE
+    assert judge("provenance", reference, candidate(*lines), beside=("values",)).outcome == outcome
 
 
 def test_a_fallback_taken_on_every_call_says_which_kernel_failed(judge):

@@ -13,7 +13,7 @@ from assay.run.process import Zygote
 from assay.task import Candidate, Task
 from assay.task.model import parse_candidate, parse_task
 from assay.verify import Options, verify_task
-from assay.vocabulary import Outcome
+from assay.vocabulary import Outcome, Reason
 
 HERE = Path(__file__).parent
 BY_DEFAULT = ("linear-float32", "layer_norm-bfloat16", "cross_entropy-bfloat16", "attention-float32", "cumsum-bfloat16")
@@ -53,6 +53,25 @@ def test_a_backward_may_be_registered_or_functional(zygote: Zygote, kind: str) -
     gate, report = judged(zygote, faults.task_of("gelu"), candidate)
     assert report.findings == ()
     assert gate.outcome is Outcome.PASS
+
+
+WRONGLY_REGISTERED = {
+    "library": ("gelu.register_autograd(backward, setup_context=setup_context)\n", "", Reason.SEVERED),
+    "library-formula": (" + x * density", "", Reason.GRADIENT_VALUE),
+    "functional": ("torch.func.vjp(one, x)[1](g)[0]", "torch.func.vjp(one, 0.5 * x)[1](g)[0]", Reason.GRADIENT_VALUE),
+    "vmapped": ("vmap(one)(x)", "vmap(one)(x.detach())", Reason.SEVERED),
+    "triton_op": ("x, g = x.contiguous(), g.contiguous()", "x = x.contiguous()", Reason.GRADIENT_LAYOUT),
+}
+
+
+@pytest.mark.parametrize("kind", [
+    "library", *(pytest.param(k, marks=pytest.mark.slow) for k in WRONGLY_REGISTERED if k != "library")])
+def test_a_registered_backward_that_is_wrong_is_rejected(zygote: Zygote, kind: str) -> None:
+    old, new, reason = WRONGLY_REGISTERED[kind]
+    source = (HERE / "gelu" / f"{kind.partition('-')[0]}.py").read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    _, report = judged(zygote, faults.task_of("gelu"), parse_candidate(source.replace(old, new)))
+    assert {f.reason for f in report.findings} == {reason}
 
 
 def test_a_bare_backward_is_a_task_of_several_outputs(zygote: Zygote) -> None:

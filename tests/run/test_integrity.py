@@ -13,6 +13,7 @@ from tests.run.test_workers import TASK
 
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Observation
+from assay.run import sandbox
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
@@ -50,6 +51,54 @@ RIGHT = {
         atexit.register(lambda: None)
         sys.setrecursionlimit(5000)
     """ + PLAIN,
+    "sets up libraries through the environment": """
+        import os
+        os.environ["TRITON_CACHE_DIR"] = os.path.abspath("cache")
+        os.environ["CUDA_LAUNCH_BLOCKING"] = "0"
+        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")
+        os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
+    """ + PLAIN,
+    "sets flags for a call and puts them back": """
+        import contextlib
+        import functools
+        import logging
+        import time
+        import warnings
+        @functools.lru_cache(maxsize=None)
+        def compiled(width):
+            return torch.compile(torch.relu)
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                began = time.perf_counter()
+                before = torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()
+                torch.backends.cuda.matmul.allow_tf32 = True
+                torch.set_float32_matmul_precision("high")
+                with warnings.catch_warnings(), torch.no_grad(), torch.autocast("cuda", enabled=False):
+                    warnings.simplefilter("ignore")
+                    y = compiled(x.shape[-1])(x)
+                torch.backends.cuda.matmul.allow_tf32 = before[0]
+                torch.set_float32_matmul_precision(before[1])
+                logging.getLogger(__name__).debug("took %f", time.perf_counter() - began)
+                return y
+    """,
+    "asks the device": """
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                torch.cuda.current_stream().synchronize()
+                with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.current_stream()):
+                    torch.cuda.get_device_properties(0).multi_processor_count
+                    start = torch.cuda.Event(enable_timing=True)
+                    start.record()
+                    return torch.relu(x)
+    """,
+    "keeps pools of threads that wait": """
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        torch.set_num_threads(2)
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                return torch.cat(list(pool.map(torch.relu, x.chunk(2)))) + 0 * (x @ x.mT).sum()
+    """,
     "imports what torch loads late": """
         import torch._dynamo
         import torch._inductor
@@ -138,6 +187,36 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
                 sys.modules["reference"].Model()(x)
                 return torch.relu(x)
     """, lambda f: f["bait"] > 0),
+    "patches what watches it": ("""
+        import sys
+        sys.modules["assay.run.integrity"].changed = lambda before: []
+    """ + PLAIN, lambda f: "assay.run.integrity.changed" in f["patched"]),
+    "changes where programs are searched": ("""
+        import os
+        os.environ["PATH"] = "/nowhere"
+        os.environ["LD_PRELOAD"] = "fast.so"
+    """ + PLAIN, lambda f: f["environment"] == ["LD_PRELOAD", "PATH"]),
+    "leaves a mode": ("""
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                torch.set_grad_enabled(True)
+                return torch.relu(x)
+    """, lambda f: f["modes"] == ["gradients from False to True"]),
+    "leaves a native thread asleep": ("""
+        import ctypes
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                libc, handle = ctypes.CDLL(None), ctypes.c_ulong()
+                libc.pthread_create(ctypes.byref(handle), None, libc.sleep, ctypes.c_void_p(600))
+                return torch.relu(x)
+    """, lambda f: any(name.startswith("native thread") for name in f["threads"])),
+    "lets a thread end a little later": ("""
+        import threading, time
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                threading.Thread(target=time.sleep, args=(1.0,), name="soon").start()
+                return torch.relu(x)
+    """, lambda f: "soon" in f["threads"]),
     "leaves a thread": ("""
         import threading, time
         class ModelNew(nn.Module):
@@ -168,19 +247,41 @@ def observe(zygote: Zygote, reference: ReferenceSession, source: str) -> list[Ob
     return [r.observation for r in records]
 
 
+def whole(source: str) -> str:
+    """Source of which what comes before the plain module may be indented."""
+    if source.endswith(PLAIN):
+        return textwrap.dedent(source.removesuffix(PLAIN)) + PLAIN
+    return source
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_right_candidates_do_is_no_finding(zygote: Zygote, reference: ReferenceSession,
                                                 name: str) -> None:
-    source = RIGHT[name]
-    if source.endswith(PLAIN):
-        source = textwrap.dedent(source.removesuffix(PLAIN)) + PLAIN
-    for seen in observe(zygote, reference, source):
+    for seen in observe(zygote, reference, whole(RIGHT[name])):
         assert (seen.status, seen.error, seen.left) == ("ok", None, 0)
         assert (seen.facts["patched"], seen.facts["threads"], seen.facts["bait"]) == ([], [], 0)
+        assert (seen.facts["environment"], seen.facts["modes"], seen.files) == ([], [], ())
         assert not seen.facts["traced"]
+
+
+@pytest.mark.skipif(not sandbox.level().full, reason=f"no namespaces here: {sandbox.level().missing}")
+def test_files_and_segments_left_elsewhere_are_seen_from_outside(zygote: Zygote, reference: ReferenceSession) -> None:
+    left = observe(zygote, reference, """
+        import ctypes
+        import os
+        import tempfile
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                os.makedirs("/var/tmp/a/b", exist_ok=True)
+                for path in ("/tmp/one", "/dev/shm/two", "own", os.path.join(tempfile.gettempdir(), "three")):
+                    open(path, "w").close()
+                ctypes.CDLL(None).shmget(77, 4096, 0o1666)
+                return torch.relu(x)
+    """)
+    assert set(left[0].files) == {"/tmp/one", "/var/tmp/a", "/dev/shm/two", "shared memory segment 0"}
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cheats_do_is_seen(zygote: Zygote, reference: ReferenceSession, name: str) -> None:
     source, seen = WRONG[name]
-    assert any(seen(o.facts) for o in observe(zygote, reference, source))
+    assert any(seen(o.facts) for o in observe(zygote, reference, whole(source)))

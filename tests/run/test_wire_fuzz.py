@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import socket
 import struct
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,7 +23,7 @@ from tests.run.peer import peer
 from assay.probe.model import Call, Draw, Probe
 from assay.run import codec, wire
 from assay.run.candidate import CandidateSession
-from assay.run.process import Death, Limits
+from assay.run.process import OUTPUT_TAIL, Death, Limits, Worker
 from assay.run.reply import facts
 from assay.run.wire import Frame, FrameReader, WireFault, encode
 
@@ -244,6 +246,59 @@ def test_a_worker_that_breaks_the_protocol_ends(steps: list[bytes | str], kind: 
         assert death.kind == kind
         assert time.monotonic() - began < 30
         assert not os.path.exists(worker.directory)
+
+
+RIGHT = frame(*answer())
+GARBAGE = st.lists(st.tuples(st.sampled_from(["channel", "out", "err", "arena"]),
+                             st.binary(max_size=300) | st.just(RIGHT)), max_size=6)
+ARENA = 1 << 12
+
+
+def _babble(ends: dict[str, Any], steps: list[tuple[str, bytes]]) -> None:
+    """The worker's side of every channel: read a request, write garbage, end; as a guardian would report it."""
+    with contextlib.suppress(OSError):
+        head = ends["channel"].recv(16, socket.MSG_WAITALL)
+        ends["channel"].recv(int.from_bytes(head[4:8], "little"), socket.MSG_WAITALL)
+        for name, data in steps:
+            if name == "channel":
+                ends["channel"].sendall(data)
+            elif name == "arena":
+                os.pwrite(ends["arena"], data, len(data))
+            else:
+                os.write(ends[name], data)
+    ends["channel"].close()
+    with contextlib.suppress(OSError):
+        ends["control"].send(json.dumps({"status": 0, "left": 0, "killed": False}).encode())
+
+
+@fuzz
+@given(GARBAGE)
+def test_garbage_on_every_channel_ends_the_worker_or_is_ignored(steps: list[tuple[str, bytes]]) -> None:
+    channel, theirs = socket.socketpair()
+    control, control_theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    out, out_write = os.pipe()
+    err, err_write = os.pipe()
+    arena = os.memfd_create("arena")
+    # a process of that number cannot be
+    worker = Worker(pid=2**31 - 1, channel=channel, control=control, out=out, err=err, arena=arena,
+                    directory=tempfile.mkdtemp(prefix="assay-babble-"))
+    worker.reserve(ARENA)
+    ends = {"channel": theirs, "control": control_theirs, "out": out_write, "err": err_write, "arena": os.dup(arena)}
+    thread = threading.Thread(target=_babble, args=(ends, steps))
+    thread.start()
+    found = worker.request({"op": "run", "token": 0}, timeout=20.0, payload_limit=1 << 20)
+    if isinstance(found, Frame):
+        assert judged(found.header, bytes(found.payload)) in STATUSES
+    death = worker.close()
+    thread.join()
+    for end in (out_write, err_write, ends["arena"]):
+        os.close(end)
+    control_theirs.close()
+    assert death.kind in ("exited", "forged", "closed_by_judge")
+    assert len(death.text) <= OUTPUT_TAIL
+    assert not os.path.exists(worker.directory)
+    said = b"".join(data for name, data in steps if name == "channel")
+    assert isinstance(found, Frame) == said.startswith(RIGHT)
 
 
 def test_a_second_answer_is_a_forgery_of_the_next() -> None:

@@ -120,6 +120,8 @@ class Numerics(Clause):
     """Whether products may round operands to the task's dtype; `auto` does so for half-precision tasks."""
     fast_math: bool = False
     """Whether approximate intrinsics are allowed."""
+    autocast: Literal["none", "bf16", "fp16"] = "none"
+    """Dtype of `torch.autocast`, under which outputs and gradients have to be right as well."""
     output_dtype: Literal["reference", "any"] = "reference"
     """Whether the output dtype has to be the reference's."""
 

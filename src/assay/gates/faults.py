@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from assay.gates.base import Context, Verdict, distinct, fault_finding, undecided_reason
@@ -11,6 +12,10 @@ from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
 
 MEMORY_SHARE = 256
+LEAKED_BYTES = 4096
+"""Bytes by which each call has to add to what is held before they count as leaked."""
+LEAK_CALLS = 4
+"""Calls in a row, the last ones of a long history, that have to add to what is held."""
 
 
 class Faults:
@@ -44,7 +49,7 @@ class Faults:
             verdict.decided += 1
             seen = record.observation
             if seen.status == "raised":
-                if record.probe.gate == "values":
+                if record.probe.gate == "values" and record.probe.kind not in ("ways", "eval", "autocast"):
                     verdict.findings.append(fault_finding(self, record, Tier.WRONG))
             elif seen.status in FAULTS:
                 verdict.findings.append(fault_finding(self, record, Tier.WRONG))
@@ -53,6 +58,9 @@ class Faults:
             if seen.facts.get("threads"):
                 names = ", ".join(map(str, seen.facts["threads"]))
                 verdict.findings.append(self._left(record, Reason.LEFTOVER_THREAD, names))
+            if seen.files:
+                verdict.findings.append(self._left(record, Reason.LEFTOVER_FILE, ", ".join(seen.files)))
+            verdict.findings += self._grows(record)
         verdict.findings = distinct(verdict.findings)
         return verdict
 
@@ -68,7 +76,25 @@ class Faults:
     def _left(self, record: Record, reason: Reason, what: str) -> Finding:
         return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.VIOLATION, tolerance_free=True,
                        expected="nothing left running", actual=what[:200], probe=record.probe.id,
-                       attested_by="judge" if reason is Reason.LEFTOVER_PROCESS else "worker")
+                       attested_by="worker" if reason is Reason.LEFTOVER_THREAD else "judge")
+
+    def _grows(self, record: Record) -> list[Finding]:
+        """Memory or descriptors of which every one of the last calls of a long history took more."""
+        per_call = record.observation.facts.get("per_call", [])
+        found = []
+        for name, least in (("held", LEAKED_BYTES), ("descriptors", 1)):
+            counts = [seen.get(name) for seen in per_call]
+            if not all(type(n) is int and n >= 0 for n in counts):
+                continue
+            steps = [int(b) - int(a) for a, b in itertools.pairwise(counts)][len(counts) // 2:]
+            if len(steps) >= LEAK_CALLS - 1 and min(steps) >= least:
+                what = f"{min(steps):,} bytes" if name == "held" else f"{min(steps)} descriptors"
+                found.append(Finding(
+                    gate=self.id, slug=self.slug, reason=Reason.LEAK, tier=Tier.VIOLATION, tolerance_free=True,
+                    expected="no more held after a call than before it", actual=f"{what} more with each of the last "
+                    f"{len(steps)} calls", detail={"calls": len(counts)}, probe=record.probe.id,
+                    attested_by="worker"))
+        return found
 
 
 def _bytes(record: Record) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from assay.gates.base import Context
 from assay.probe.backward import PLAIN, Step, condition
-from assay.probe.model import Call, Draw, Probe
+from assay.probe.model import Call, Draw, Injection, Probe
 from assay.task.facts import ParameterFact
 
 SLUG = "gradients"
 FLOATING = ("float", "bfloat", "complex")
 SLOW_SECONDS = 1.0
 DEEP_DRAWS = 4
+POISONED = 0.41
+"""Place of a poisoned element as a fraction of the input."""
 
 
 def differentiable(ctx: Context) -> bool:
@@ -57,6 +59,9 @@ def planned(ctx: Context) -> list[Probe]:
     ]
     if ctx.study.beside and ctx.study.beside != ctx.small:
         probes.append(_probe(ctx, "sizes", "normal", PLAIN, sizes=ctx.study.beside))
+    probes += _poisoned(ctx)
+    if (dtype := ctx.contract.numerics.autocast) != "none":
+        probes.append(_probe(ctx, "autocast", "normal", PLAIN, f"autocast:{dtype}", parameters=parameters))
     if modes:
         probes.append(_probe(ctx, "eval", "normal", PLAIN, "mode:eval"))
     if (pair := _pair(ctx)) is not None:
@@ -88,6 +93,22 @@ def _deep(ctx: Context) -> list[Probe]:
     if ctx.contract.gradients == "training":
         probes.append(_probe(ctx, "second", "normal", PLAIN, "follow:second"))
     return probes
+
+
+def _poisoned(ctx: Context) -> list[Probe]:
+    """A NaN, and an infinity, in one element of the first floating input."""
+    policy = ctx.contract.exceptional
+    wanted = [value for value, clause in (("nan", policy.nan), ("inf", policy.inf)) if clause != "ignore"]
+    leaf = next((i for i, leaf in enumerate(ctx.study.tensor_inputs()) if leaf.dtype.startswith(FLOATING[:2])), None)
+    if leaf is None:
+        return []
+    found = []
+    for value in wanted:
+        probe = _probe(ctx, f"{value}_input", "normal", PLAIN)
+        injected = Injection.model_validate({"leaf": leaf, "position": POISONED, "value": value})
+        draw = probe.draws[0].model_copy(update={"injections": (injected,)})
+        found.append(probe.model_copy(update={"draws": (draw,)}))
+    return found
 
 
 def _pair(ctx: Context) -> tuple[int, int] | None:

@@ -108,6 +108,8 @@ def _named(inputs: tuple[torch.Tensor | None, ...], parameters: Named) -> Named:
 
 def judge(record: Record, owed: Obligation) -> list[Finding]:
     """What is wrong with the gradients of one record; all its passes that returned."""
+    if record.probe.draws[0].injections:
+        return _poisoned(record, owed) if record.observation.calls else []
     truth = record.truths[0]
     wanted = {n: leaf for n, leaf in truth.gradients.items() if leaf.kind in ("float", "complex")}
     steps = steps_of(record.probe.conditions)
@@ -220,7 +222,9 @@ def _halved(truth: LeafTruth, gradient: torch.Tensor) -> bool:
     for half in HALVES:
         wide = torch.equal(gradient.to(half).to(gradient.dtype), gradient)
         own = torch.equal(truth.native.to(half).to(truth.native.dtype), truth.native)
-        if wide and not own and float(error.max()) <= 16 * torch.finfo(half).eps * scale:
+        # where the tolerance is that of half precision, as under autocast, half precision is not what is wrong
+        meant = float(truth.tolerance.max()) >= torch.finfo(half).eps * scale
+        if wide and not own and not meant and float(error.max()) <= 16 * torch.finfo(half).eps * scale:
             return True
     return False
 
@@ -308,6 +312,32 @@ def _nan(record: Record, name: str, truth: LeafTruth, gradient: torch.Tensor, ow
             return plain(record, Reason.GRADIENT_BATCH_COUPLED, f"grad {name}", "finite", "nan",
                          row=int(leaked.nonzero()[0]), grad_output="NaN in an element of another row")
     return None
+
+
+def _poisoned(record: Record, owed: Obligation) -> list[Finding]:
+    """A NaN or an infinity in an input arrives in the gradients that depend on it, and in no other row's."""
+    truth, got = record.truths[0], gradients_of(record.observation.calls[0])
+    value = record.probe.draws[0].injections[0].value
+    found = []
+    for name, marks in truth.gradient_nan.items():
+        gradient = got.get(name)
+        if gradient is None or gradient.shape != marks.shape or gradient.is_complex():
+            continue
+        swallowed = (marks == 1) & torch.isfinite(gradient)
+        if owed.nan and bool(swallowed.any()):
+            index = unravel(int(swallowed.reshape(-1).nonzero()[0]), tuple(gradient.shape))
+            native = truth.gradients[name].native[index].item()
+            found.append(plain(record, class_reason(native, gradient[index].item()), f"grad {name}", shown(native),
+                               shown(gradient[index].item()), element=list(index), input=value))
+            continue
+        kind, _, which = name.partition(":")
+        if kind == "input" and int(which) in owed.batched and gradient.dim() >= 1 and gradient.shape[0] > 1:
+            clean = (marks.reshape(gradient.shape[0], -1) == 0).all(dim=1)
+            leaked = ~torch.isfinite(gradient.reshape(gradient.shape[0], -1)).all(dim=1) & clean
+            if bool(leaked.any()):
+                found.append(plain(record, Reason.GRADIENT_BATCH_COUPLED, f"grad {name}", "finite", "not finite",
+                                   row=int(leaked.nonzero()[0]), input=f"{value} in an element of another row"))
+    return found
 
 
 def _finding(record: Record, reason: Reason, name: str, result: Comparison, shape: tuple[int, ...],

@@ -60,7 +60,7 @@ class Gradients:
                 verdict.findings += _trained(record)
             elif not any(record.observation.calls[0].claims) and ctx.contract.gradients == "auto":
                 forward_only += 1
-            elif _unstable(record):
+            elif not record.probe.draws[0].injections and _unstable(record):
                 verdict.undecided[Reason.UNSTABLE_REFERENCE] += 1
             else:
                 verdict.decided += 1

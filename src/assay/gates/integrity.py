@@ -45,6 +45,13 @@ class Integrity:
             if seen.facts.get("traced"):
                 verdict.findings.append(self._found(record, Reason.HARNESS_PATCHED, "no trace function",
                                                     "installed a trace or profile function", by_worker=True))
+            if seen.facts.get("environment"):
+                names = ", ".join(map(str, seen.facts["environment"][:6]))
+                verdict.findings.append(self._found(record, Reason.ENVIRONMENT_CHANGED, "variables as they were",
+                                                    f"changed {names}", by_worker=True))
+            if seen.facts.get("modes"):
+                verdict.findings.append(self._found(record, Reason.MODE_LEFT, "modes as they were before the call",
+                                                    "; ".join(map(str, seen.facts["modes"][:4])), by_worker=True))
             if seen.status in _BREAKS:
                 reason = Reason.EXITED if seen.status == "exited" else Reason.FORGED_FRAME
                 verdict.findings.append(self._found(record, reason, "an answer over its channel",

@@ -11,6 +11,10 @@ from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.vocabulary import EffortTier, Reason, Tier
 
+FAR = 8.0
+"""Growth of the work from which a size counts as far from the native ones."""
+FAR_SECONDS = 3.0
+"""Seconds that a call at such a size may take, as its growth foretells."""
 LIMITS = {EffortTier.QUICK: 4, EffortTier.STANDARD: 24, EffortTier.DEEP: 96}
 
 
@@ -30,9 +34,12 @@ class Shapes:
             return []
         control = single(self, "control", Draw(seed=ctx.draw_seed("shapes", "control")), ctx.sizes,
                          kind="control")
+        # far from the native sizes only where that cannot be taken for a hang
+        cheap = [v for v in variants if v.growth < FAR or v.growth * ctx.call_seconds <= FAR_SECONDS]
         return [control] + [
-            single(self, variant.name, Draw(seed=ctx.draw_seed("shapes", variant.name)), dict(variant.sizes))
-            for variant in variants[: LIMITS[ctx.tier]]
+            single(self, variant.name, Draw(seed=ctx.draw_seed("shapes", variant.name)), dict(variant.sizes),
+                   kind="far" if variant.growth >= FAR else "call")
+            for variant in cheap[: LIMITS[ctx.tier]]
         ] + self._huge(ctx)
 
     def _huge(self, ctx: Context) -> list[Probe]:
@@ -63,6 +70,10 @@ class Shapes:
             # rows of this task, or of this candidate, are not independent: repeating them says nothing
             varied = [r for r in varied if not r.probe.kind.startswith("huge")]
         for record in varied:
+            if record.probe.kind == "far" and record.observation.status == "timed_out":
+                # slower than its growth foretold, as work that grows with the square of a size is
+                verdict.undecided[Reason.BUDGET] += 1
+                continue
             judge_record(self, record, verdict, Tier.WRONG, fault_tier=Tier.VIOLATION,
                          refused=Reason.SIZE_REJECTED)
         native = ctx.study.native()

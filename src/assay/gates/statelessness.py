@@ -24,7 +24,8 @@ _HISTORY = (
 )
 """Calls on one instance, and what a wrong result there gives away."""
 _COMPARISONS = frozenset({"equal", "eq", "ne", "all", "any", "allclose", "isclose", "is_nonzero"})
-CALLS = {EffortTier.QUICK: 6, EffortTier.STANDARD: 16, EffortTier.DEEP: 64}
+CALLS = {EffortTier.QUICK: 8, EffortTier.STANDARD: 32, EffortTier.DEEP: 128}
+"""Calls of one instance, where they take no longer than `LONG_SECONDS`."""
 LONG_SECONDS = 4.0
 
 
@@ -66,7 +67,7 @@ class Statelessness:
         if ctx.call_seconds > 0:
             wanted = min(wanted, max(4, int(LONG_SECONDS / ctx.call_seconds)))
         probes.append(
-            self._probe(ctx, "long", draws[:2], [Call(draw=i % 2) for i in range(wanted)], ("work:1",))
+            self._probe(ctx, "long", draws[:2], [Call(draw=i % 2) for i in range(wanted)], ("work:1", "hold:1"))
         )
         return probes
 

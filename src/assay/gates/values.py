@@ -24,8 +24,9 @@ SLOW_SECONDS = 0.2
 """Seconds of a call from which it counts as slow."""
 SAMPLES = {EffortTier.QUICK: 32, EffortTier.STANDARD: 64, EffortTier.DEEP: 128}
 """Draws that the distribution of a random reference is judged by."""
-WAYS = ("inference", "thread", "eval", "grad")
-"""Ways of calling a module, see `assay.run.ways`; the one that a kernel without a backward may refuse is last."""
+WAYS = (("thread", "eval", "inference"), ("grad",))
+"""Ways of calling a module, see `assay.run.ways`, by probe. Each has an instance of its own: buffers that are made
+in inference mode may not be written in any other, and a kernel without a backward may refuse the last."""
 _TELLING = ("wide10", "narrow", "all_negative", "constant_rows", "zeros")
 """Variations worth trying on one input alone first."""
 
@@ -53,15 +54,19 @@ class Values:
                        ctx.sizes, parameters=i)
                 for i in range(1, 2 if ctx.quick else 3)
             ]
-        return probes + self._ways(ctx) + self._evaluation(ctx) + self._buffers(ctx) + self._variations(ctx)
+        probes += self._ways(ctx) + self._evaluation(ctx) + self._autocast(ctx)
+        return probes + self._buffers(ctx) + self._variations(ctx)
 
     def _ways(self, ctx: Context) -> list[Probe]:
         """One draw, called in every other ordinary way; by fresh instances where a call leaves something behind."""
-        names = [way for way in WAYS if way != "eval" or (ctx.study.training and not ctx.study.mode_matters)]
-        groups = [[name] for name in names] if ctx.study.stateful else [names]
+        same = ctx.study.training and not ctx.study.mode_matters
+        groups = [[way for way in group if way != "eval" or same] for group in WAYS]
+        if ctx.study.stateful:
+            groups = [[way] for group in groups for way in group]
         return [
             Probe(id=f"{self.slug}/{'+'.join(group)}", gate=self.slug, kind="ways", sizes=ctx.small,
-                  draws=(Draw(seed=ctx.draw_seed(self.slug, "ways")),), calls=tuple(Call() for _ in group),
+                  draws=(Draw(seed=ctx.draw_seed(self.slug, "ways")),),
+                  calls=tuple(Call(instance=number) for number in range(len(group))),
                   conditions=(f"ways:{','.join(group)}",))
             for group in groups
         ]
@@ -72,6 +77,13 @@ class Values:
             return []
         return [single(self, "eval", Draw(seed=ctx.draw_seed(self.slug, "eval")), ctx.small, kind="eval",
                        conditions=("mode:eval",))]
+
+    def _autocast(self, ctx: Context) -> list[Probe]:
+        """One draw under autocast, where the contract asks for it."""
+        if (dtype := ctx.contract.numerics.autocast) == "none":
+            return []
+        return [single(self, "autocast", Draw(seed=ctx.draw_seed(self.slug, "autocast")), ctx.small, kind="autocast",
+                       conditions=(f"autocast:{dtype}",))]
 
     def _buffers(self, ctx: Context) -> list[Probe]:
         """One draw after which the floating buffers that the reference changes are compared too."""
@@ -129,7 +141,7 @@ class Values:
                 self._after(record, verdict)
             elif record.probe.kind == "ways":
                 self._other_ways(ctx, record, verdict)
-            elif record.probe.kind == "eval":
+            elif record.probe.kind in ("eval", "autocast"):
                 judge_record(self, record, verdict, Tier.VIOLATION)
             else:
                 judge_record(self, record, verdict, Tier.WRONG)

@@ -109,6 +109,8 @@ def evaluate_vjp(
             ]
             if not pairs or not targets:
                 return [None] * len(targets)
+            if replay is not None:
+                replay.go_back()
             grads = torch.autograd.grad(
                 [t for t, _ in pairs], targets, [g for _, g in pairs], allow_unused=True
             )

@@ -106,6 +106,8 @@ class Observation(BaseModel):
     """End of what the process printed before it ended, or why the probe did not run."""
     left: int = 0
     """Processes left behind when the worker ended."""
+    files: tuple[str, ...] = ()
+    """Files and shared segments left outside the worker's own directory."""
     calls: tuple[CallResult, ...] = ()
     """Results of the calls that returned."""
     late: tuple[tuple[torch.Tensor, ...], ...] | None = None
@@ -154,6 +156,8 @@ class Truth:
         backward_refused: backward steps that the reference itself cannot take, as `STEP/PASS`.
         gradient_nan: by gradient, 1 where a NaN in place of the nonzero grad_outputs arrives in the reference's.
         requires_grad: per output tensor, whether the reference's carries a gradient when every input asks for one.
+        work: operations by operator (`library`), and per output how many results of operators hold its very
+            numbers (`equal`) or are it up to scale and offset (`affine`), where work is counted.
         seconds: time of one native forward.
     """
 
@@ -178,6 +182,7 @@ class Truth:
     requires_grad: tuple[bool, ...] = ()
     backward_refused: tuple[str, ...] = ()
     gradient_nan: dict[str, torch.Tensor] = field(default_factory=dict)
+    work: dict[str, Any] = field(default_factory=dict)
     aliases: tuple[int, ...] = ()
     mutated: tuple[int, ...] = ()
     state_changes: bool = False

@@ -24,6 +24,12 @@ _USUAL_BLOCKS = (32, 128, 1024)
 """Blocks assumed where the candidate's source names none."""
 
 
+BYTE = 128
+"""Values that an 8-bit signed integer does not reach."""
+OFFSETS = 1 << 15
+"""Elements at which offsets in 16 bits overflow."""
+
+
 class SizeVariant(BaseModel):
     """One set of sizes to run a task at."""
 
@@ -39,6 +45,8 @@ class SizeVariant(BaseModel):
     """Integers under test (tied ones together); the others are only kept small."""
     elements: int
     """Elements of inputs, parameters and outputs together, as the study foretells."""
+    growth: float = 1.0
+    """How many times as much work it is as the native sizes, if the work is proportional to each."""
 
 
 class _Axis(BaseModel):
@@ -138,6 +146,8 @@ def _wishes(axis: _Axis, marks: Sequence[int], tier: Tier, blocks_known: bool) -
     yield 1, "a single element"
     yield max(2, principal - 1), f"one below block {principal}"
     yield 2 * principal + principal // 2 + 1, f"several tiles of {principal} and a part"
+    if axis.outer and native <= BYTE:
+        yield BYTE + 3, "more than one byte counts"
     yield principal, f"exactly block {principal}"
     if tier == "deep" or not axis.outer or native < 128:
         yield 2 * native + 1, "more than twice the native size"
@@ -180,6 +190,7 @@ def _together(
 
     primes = (13, 7, 11, 5, 17, 3, 19, 23)
     yield joint((primes[i % 8] for i in range(len(sizes))), "primes", "no size aligned with any block")
+    yield from _long(sizes, small)
     yield joint((1 for _ in sizes), "1", "every size one")
     block = marks[0]
     yield joint(
@@ -189,6 +200,24 @@ def _together(
         (_power_below(min(axis.head.native, 64)) for axis in sizes), "powers", "every size a power of two"
     )
     yield joint((2 + i % 2 for i in range(len(sizes))), "2-3", "every size two or three")
+
+
+def _long(
+    sizes: Sequence[_Axis], small: Mapping[str, int]
+) -> Iterator[tuple[tuple[_Axis, ...], dict[str, int], str, str]]:
+    """The longest inner axis so long, and the outer ones so small, that offsets need more than 15 bits."""
+    inner = [axis for axis in sizes if not axis.outer]
+    if not inner or not 2 <= len(sizes) <= 3:
+        return
+    axis = max(inner, key=lambda a: a.head.native)
+    chosen = dict(small)
+    for other in sizes:
+        if other is not axis and other.outer:
+            chosen.update(dict.fromkeys(other.names, nearest(other.head, 3)))
+    value = nearest(axis.head, OFFSETS // 3 + 5)
+    if legal(axis.head, value):
+        chosen.update(dict.fromkeys(axis.names, value))
+        yield tuple(sizes), chosen, "all=long", "offsets of more than 15 bits"
 
 
 def _chosen(
@@ -209,7 +238,8 @@ def _chosen(
             continue
         seen.add(key)
         names = tuple(name for axis in axes for name in axis.names)
-        plan.append(SizeVariant(name=name, sizes=changed, reason=reason, axes=names, elements=elements))
+        growth = math.prod(value / max(1, native[n]) for n, value in changed.items() if n in native)
+        plan.append(SizeVariant(name=name, sizes=changed, reason=reason, axes=names, elements=elements, growth=growth))
         if len(plan) == count:
             break
     return plan

@@ -15,16 +15,16 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from assay.probe.backward import parsed
-from assay.run import backward, bait, builds, codec, integrity, tiled, ways, weights, wire
+from assay.run import backward, bait, builds, codec, integrity, mixed, tiled, traces, ways, weights, wire
 from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
@@ -45,6 +45,10 @@ class _State:
         self.entry: Callable[..., Any] | None = None
         self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
         self.watched: dict[str, Any] = {}
+        self.changed = integrity.changed
+        self.threads: frozenset[str] = frozenset()
+        self.environment: dict[str, str] = {}
+        self.modes: list[str] = []
         self.bait = bait.plant()
         self.builds = builds.Builds(os.path.join(os.getcwd(), "builds"))
 
@@ -119,6 +123,7 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
         view = view[size:]
     state.builds.shelve(kept)
     state.watched = integrity.snapshot()
+    state.threads, state.environment = frozenset(traces.native_threads()), dict(os.environ)
     path = os.path.join(os.getcwd(), "candidate.py")
     with open(path, "w", encoding="utf-8") as file:
         file.write(header["source"])
@@ -252,6 +257,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     ranges: dict[str, list[list[int]]] = {}
     shared: list[list[int]] = []
     stage: list[str] = []
+    state.modes = []
     tools = Instruments(header.get("conditions") or {}, state.emulation, state.on_device)
     try:
         with tools:
@@ -317,6 +323,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                     live = _collect(state, each, gradients, seconds, calls, chunks)
                     tools.after_call(live)
                     kept.append([t.detach() for t in live])
+            if "hold" in conditions:
+                tools.hold(traces.held(state.device) - _kept_bytes(kept, chunks, state.device), traces.descriptors())
             if tile is not None:
                 break
         if header.get("late"):
@@ -337,7 +345,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         reply["error"] = describe(error, "/".join([phase, *stage[-1:]]))
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
-    reply["facts"] = {**_facts(state), **tools.facts(), "inputs": ranges, "parameters": shared}
+    reply["facts"] = {**_facts(state), **tools.facts(), "modes": state.modes[:20], "inputs": ranges,
+                      "parameters": shared}
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks
@@ -371,6 +380,12 @@ def _collect(state: _State, outputs: Any, gradients: Any, seconds: float, calls:
         chunks += [memoryview(bytes(piece)) for piece in grad_pieces]
     calls.append(record)
     return live
+
+
+def _kept_bytes(kept: list[list[torch.Tensor]], chunks: list[memoryview], device: str) -> int:
+    """Bytes on a device that this process itself keeps of earlier calls."""
+    storages = {s.data_ptr(): s.nbytes() for outputs in kept for s in (t.untyped_storage() for t in outputs)}
+    return sum(storages.values()) + (sum(map(len, chunks)) if device == "cpu" else 0)
 
 
 def _overwrite(targets: list[torch.Tensor], values: list[torch.Tensor]) -> None:
@@ -431,14 +446,24 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
     conditions = header.get("conditions") or {}
     if conditions.get("mode") == "eval" and isinstance(model, torch.nn.Module):
         model.eval()
+
+    def forward() -> Any:
+        with _autocast(conditions):
+            before = traces.modes()
+            outputs = model(*args, **kwargs)
+            # looked at in here: contexts round the call would put back what it changed
+            state.modes += [f"{name} from {before[name]} to {now}" for name, now in traces.modes().items()
+                            if now != before[name]]
+        return outputs
+
     if not header.get("grad"):
         if "ways" in conditions:
             stage.append(conditions["ways"].split(",")[number])
-            outputs = ways.take(stage[-1], model, lambda: model(*args, **kwargs), inputs)
+            outputs = ways.take(stage[-1], model, forward, inputs)
             stage.clear()
         else:
             with torch.no_grad():
-                outputs = model(*args, **kwargs)
+                outputs = forward()
         del reference, expected
         return outputs, None
     if "tie" in conditions:
@@ -447,9 +472,14 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
         args, kwargs = codec.unflatten(header["calls"][number]["tree"], inputs)
     steps = parsed(str(conditions.get("backward", "")))
     taken = backward.follow(conditions.get("follow", ""), steps[min(number, len(steps) - 1)],
-                            lambda: model(*args, **kwargs), inputs, _answering(model, found), cotangents, stage)
+                            forward, inputs, _answering(model, found), cotangents, stage)
     del reference, expected
     return taken
+
+
+def _autocast(conditions: dict[str, Any]) -> Any:
+    """The autocast context that a probe asks for, which the emulated device has too."""
+    return mixed.context(str(conditions["autocast"]), "cuda") if "autocast" in conditions else nullcontext()
 
 
 def _answering(model: Any, found: weights.WeightMatch) -> dict[str, torch.Tensor]:
@@ -469,9 +499,10 @@ def _device_lost() -> bool:
 def _facts(state: _State) -> dict[str, Any]:
     """What this process says of itself after a request."""
     facts: dict[str, Any] = {
-        "patched": integrity.changed(state.watched)[:50],
+        "patched": state.changed(state.watched)[:50],
         "bait": bait.touched(),
-        "threads": [t.name[:80] for t in threading.enumerate() if t is not threading.main_thread()][:20],
+        "threads": traces.threads(state.threads),
+        "environment": traces.environment(state.environment)[:20],
         "handlers": [s.name for s in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
                      if signal.getsignal(s) not in (signal.SIG_DFL, signal.SIG_IGN, None,
                                                     signal.default_int_handler)],

@@ -28,13 +28,22 @@ _MODULES: tuple[tuple[str, Any], ...] = (
 )
 
 
+_LOADED = ("triton", "triton.testing", "triton.runtime", "triton.runtime.driver", "triton.runtime.autotuner",
+           "triton.runtime.interpreter", "triton.runtime.jit", "numpy", "numpy.testing")
+"""Modules that are watched where they are loaded."""
+
+
 def _spaces() -> list[tuple[str, Any]]:
     # looked up now: an emulated device has an event and a stream of its own
     spaces: list[tuple[str, Any]] = [*_MODULES, ("torch.cuda.Event", torch.cuda.Event),
                                      ("torch.cuda.Stream", torch.cuda.Stream)]
-    for name in ("triton.testing", "triton.runtime.driver", "numpy", "numpy.testing"):
-        if name in sys.modules:
-            spaces.append((name, sys.modules[name]))
+    spaces += [(name, sys.modules[name]) for name in _LOADED if name in sys.modules]
+    # what watches is watched too
+    for name, module in list(sys.modules.items()):
+        if name.startswith("assay.run.") and module is not None:
+            spaces.append((name, module))
+            spaces += [(f"{name}.{kind.__qualname__}", kind) for kind in list(vars(module).values())
+                       if isinstance(kind, type) and kind.__module__ == name]
     return spaces
 
 

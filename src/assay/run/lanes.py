@@ -256,6 +256,10 @@ def _backward(probe: Probe) -> dict[str, Any]:
         found["eval"] = True
     if "follow" in conditions:
         found["follow"] = conditions["follow"]
+    if "work" in conditions and probe.gate == "provenance":
+        found["work"] = True
+    if "autocast" in conditions:
+        found["autocast"] = conditions["autocast"]
     if "ways" in conditions:
         found["ways"] = conditions["ways"].split(",")
     return found

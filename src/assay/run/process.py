@@ -338,8 +338,8 @@ class Worker:
             if control in events and not readable:
                 return self._end("closed")
 
-    def census(self) -> int:
-        """Running processes beside the worker itself; 0 when it ended."""
+    def census(self) -> tuple[int, tuple[str, ...]]:
+        """Running processes beside the worker itself, and files that it left elsewhere; none when it ended."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             self.control.send(b"census")
             if ready(self.control, REAP_SECONDS):
@@ -347,8 +347,8 @@ class Worker:
                 report = json.loads(_receive(self.control, socket.MSG_PEEK))
                 if "others" in report:
                     self.control.recv(4096)
-                    return int(report["others"])
-        return 0
+                    return int(report["others"]), tuple(map(str, report.get("files", ())))
+        return 0, ()
 
     def reserve(self, size: int) -> None:
         """Make the shared memory at least `size` bytes long."""

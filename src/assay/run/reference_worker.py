@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from assay.oracle import memory
-from assay.probe.backward import parsed
+from assay.probe.backward import Step, parsed
 from assay.probe.layouts import distinct, distinct_like, place
 from assay.probe.model import Draw, Explicit
-from assay.run import backward, codec, training, ways, wire
+from assay.run import backward, codec, mixed, training, ways, wire
+from assay.run.work import LibraryWork, affine_of, digest, digests_of
 from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
 from assay.task.tree import Arguments
@@ -318,6 +319,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     model = _model(instance, int(header.get("parameters", 0)), dtype, device)
     if header.get("eval") and isinstance(model, torch.nn.Module):
         model = copy.deepcopy(model).eval()
+    if header.get("autocast"):
+        model = mixed.under(model, str(header["autocast"]), device)
     if header.get("buffers"):
         model = _WithBuffers(model, header["buffers"])
     targets: list[torch.Tensor] = []
@@ -367,8 +370,12 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     refused: list[str] = []
     masks: dict[str, torch.Tensor] = {}
     for number, way in enumerate(header.get("ways") or ()):
-        if not _same_any_way(model, _arranged(arguments, draw.layouts, device), way, tensors, int(header["call_seed"])):
+        fed = _arranged(arguments, draw.layouts, device)
+        if not _same_any_way(model, fed, way, tensors, int(header["call_seed"])):
             refused.append(f"{number}/{way}")
+    work: dict[str, Any] = {}
+    if header.get("work"):
+        work = _work(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
     if header.get("follow") == "train":
         handed = targets
         flat += handed
@@ -394,6 +401,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
                     # what has no backward owes no gradient
                     requires = [False] * len(requires)
                 refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed)
+                if draw.injections and found:
+                    masks = _arriving(state, instance, model, draw, dtype, handed, found, seed, device)
         for name, leaf in found.items():
             meta, parts = leaf.to_parts()
             gradients.append([name, meta, list(parts)])
@@ -402,7 +411,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         flat += masks.values()
     reply: dict[str, Any] = {
         "gradients": gradients, "cotangents": len(handed), "requires_grad": requires,
-        "refused": refused, "nan": list(masks),
+        "refused": refused, "nan": list(masks), "work": work,
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},
@@ -444,6 +453,22 @@ def _same_any_way(model: Any, fed: Any, way: str, expected: list[torch.Tensor], 
     return len(seen) == len(expected) and all(
         bytes(codec.tensor_bytes(a.detach())) == bytes(codec.tensor_bytes(b))
         for a, b in zip(seen, expected, strict=True))
+
+
+def _work(model: Any, fed: Any, seed: int) -> dict[str, Any]:
+    """Operations of the reference by operator, and how many of its results each output is but a multiple of."""
+    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    torch.manual_seed(seed)
+    counted = LibraryWork()
+    with torch.no_grad(), counted:
+        outputs = own(*fed.args, **fed.kwargs)
+    leaves = _leaves_of(outputs)
+    results = list(counted.results)
+    affine = [row[2] for row in affine_of(results, leaves)]
+    marks = [digest(leaf) for leaf in leaves]
+    equal = [mark for _, mark in digests_of(results, leaves)]
+    return {"library": dict(counted.operations), "affine": [affine.count(i) for i in range(len(leaves))],
+            "equal": [equal.count(mark) if mark else 0 for mark in marks]}
 
 
 class _NoGradient(Exception):
@@ -507,6 +532,49 @@ def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
                 named |= {f"parameter:{n}": g for n, g in trained.items()}
                 masks |= {n: torch.isnan(g).to(torch.uint8).cpu() for n, g in named.items() if g is not None}
     return refused, masks
+
+
+def _arriving(state: _State, instance: Any, model: Any, draw: Draw, dtype: str | None, handed: list[torch.Tensor],
+              found: dict[str, Any], seed: int, device: str) -> dict[str, torch.Tensor]:
+    """Where the gradients are not finite for what was put into the inputs.
+
+    By the names of the gradients: 1 where they also depend on the poisoned elements, by what some finite value
+    in that place changes, 2 where they do not (0 times NaN through a mask), and 0 where they are finite.
+    """
+    def gradients(arguments: Any) -> dict[str, torch.Tensor]:
+        own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+        fed = _arranged(arguments, draw.layouts, device)
+        parameters = dict(own.named_parameters()) if isinstance(own, torch.nn.Module) else {}
+        torch.manual_seed(seed)
+        _, taken = backward.take(Step(), functools.partial(own, *fed.args, **fed.kwargs), fed.tensors(), parameters,
+                                 handed, [])
+        named = {f"input:{i}": g for i, g in enumerate(taken["inputs"])}
+        named |= {f"parameter:{n}": g for n, g in taken["parameters"].items()}
+        return {n: g.cpu() for n, g in named.items() if g is not None}
+
+    poisoned = gradients(_draw_inputs(state, instance, draw, dtype)[0])
+    plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
+    base = gradients(plain)
+    depends = {name: torch.zeros(g.shape, dtype=torch.bool) for name, g in base.items()}
+    for turn in range(3):
+        other = plain.map_tensors(lambda _, t: t.clone())
+        for injection in draw.injections:
+            if injection.leaf < len(other.tensors()) and other.tensors()[injection.leaf].is_floating_point():
+                _replace(other.tensors()[injection.leaf], injection.position, turn)
+        try:
+            seen = gradients(other)
+        except Exception:
+            # a value outside the domain tells nothing; the other turns do
+            continue
+        for name, mask in depends.items():
+            if name in seen:
+                mask |= base[name] != seen[name]
+    marks = {}
+    for name, gradient in poisoned.items():
+        if name in found and name in depends and found[name].y.shape == gradient.shape:
+            broken = ~torch.isfinite(gradient) & ~torch.isfinite(found[name].y.cpu())
+            marks[name] = torch.where(broken, torch.where(depends[name], 1, 2), 0).to(torch.uint8)
+    return marks
 
 
 def _gradients(model: Any, fed: Any, arithmetic: Any, seed: int, kind: str) -> dict[str, Any]:

@@ -277,6 +277,38 @@ def furnish(chosen: Box, directory: str) -> None:
         _set_attributes(path, 0, remove=_ATTR_RDONLY)
 
 
+SHARED = ("/tmp", "/var/tmp", "/dev/shm")
+"""Directories for everybody's temporary files; a worker in a namespace of its own finds them empty."""
+_DRIVERS = ("cuda.shm", "nvidia", "nccl", "cuda-")
+"""Beginnings of the names of files by which the parts of a GPU's driver talk to each other."""
+
+
+def left_behind(keep: Sequence[str], limit: int = 20) -> list[str]:
+    """Files and shared segments in the namespaces of the calling process that lie outside the paths kept.
+
+    Args:
+        keep: paths that were there before, or may be written.
+        limit: most entries returned; a hundred times as many are looked at.
+    """
+    found: list[str] = []
+    queue = [path for path in SHARED if path not in keep]
+    looked = 0
+    while queue and looked < 100 * limit and len(found) < limit:
+        folder = queue.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                looked += 1
+                if entry.path in keep or entry.name.startswith(_DRIVERS):
+                    continue
+                if any(path.startswith(f"{entry.path}/") for path in keep):
+                    queue.append(entry.path)
+                else:
+                    found.append(entry.path[:200])
+    with suppress(OSError), open("/proc/sysvipc/shm", encoding="ascii", errors="replace") as file:
+        found += [f"shared memory segment {line.split()[1]}" for line in file.read().splitlines()[1:]]
+    return found[:limit]
+
+
 def _device_mounts() -> tuple[str, ...]:
     """Mounts that the GPU driver has to find writable to start; nobody but root can write there anyway."""
     if not os.path.exists("/dev/nvidiactl"):

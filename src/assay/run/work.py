@@ -272,6 +272,45 @@ def digest(tensor: torch.Tensor) -> str:
     return hashlib.sha256(flat.contiguous().numpy().tobytes()).hexdigest()[:16]
 
 
+ROUNDINGS = 32.0
+"""Unit steps of the largest element by which two results may differ and still be one up to scale and offset."""
+
+
+def affine_of(
+    results: Sequence[tuple[str, torch.Tensor]], outputs: Sequence[torch.Tensor]
+) -> list[list[Any]]:
+    """(operator, digest, output) of each result that an output is a multiple of, plus a constant, up to rounding.
+
+    Digests are those of `digests_of`. Only float32 and float64 outputs: in a half precision a few roundings
+    may hide a real contribution.
+    """
+    found: list[list[Any]] = []
+    for number, output in enumerate(outputs):
+        if output.dtype not in (torch.float32, torch.float64) or output.numel() < 16:
+            continue
+        wanted = output.detach().to("cpu", torch.float64).reshape(-1)
+        for name, tensor in results:
+            if tensor.numel() == output.numel() and not tensor.is_complex() and _affine(tensor, wanted, output.dtype):
+                found.append([name, digest(tensor.to(output.dtype)), number])
+    return [row for row in found if row[1]]
+
+
+def _affine(tensor: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether `wanted`, float64 of shape [n], is a · tensor + b to a few roundings of `dtype`, with a not 0."""
+    x = tensor.detach().to("cpu", torch.float64).reshape(-1)
+    finite = torch.isfinite(x) & torch.isfinite(wanted)
+    if not bool(finite.any()) or not torch.equal(torch.isfinite(x), torch.isfinite(wanted)):
+        return False
+    x, y = x[finite], wanted[finite]
+    dx, dy = x - x.mean(), y - y.mean()
+    spread = float(dx @ dx)
+    if spread == 0.0 or float(dy.abs().max()) == 0.0:
+        return False
+    slope = float(dx @ dy) / spread
+    room = ROUNDINGS * torch.finfo(dtype).eps * max(float(y.abs().max()), abs(slope) * float(x.abs().max()))
+    return slope != 0.0 and float((dy - slope * dx).abs().max()) <= room < float(dy.abs().max())
+
+
 def digests_of(
     results: Sequence[tuple[str, torch.Tensor]], outputs: Sequence[torch.Tensor]
 ) -> list[list[str]]:

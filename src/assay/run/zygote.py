@@ -97,10 +97,11 @@ class _Guard:
         worker: its pid.
         control: the judge.
         alone: whether this is the first process of namespaces that hold nothing but the worker.
+        keep: paths in them that are not the worker's doing, its own directory among them.
     """
 
-    def __init__(self, worker: int, control: socket.socket, alone: bool) -> None:
-        self._worker, self._control, self._alone = worker, control, alone
+    def __init__(self, worker: int, control: socket.socket, alone: bool, keep: tuple[str, ...] = ()) -> None:
+        self._worker, self._control, self._alone, self._keep = worker, control, alone, keep
 
     def watch(self) -> dict[str, Any]:
         """Answer the judge until the end; how it ended."""
@@ -114,8 +115,9 @@ class _Guard:
                 asked = self._control.recv(64)
             if asked == b"census":
                 self._reap_orphans()
+                files = sandbox.left_behind(self._keep) if self._alone else []
                 with suppress(OSError):
-                    self._control.send(json.dumps({"others": self._count()}).encode())
+                    self._control.send(json.dumps({"others": self._count(), "files": files}).encode())
                 continue
             # an order to kill, or no judge any more
             killed = True
@@ -226,7 +228,8 @@ def _keep(spec: dict[str, Any], fds: list[int], alone: bool) -> None:
         os._exit(code)
     for fd in fds:
         os.close(fd)
-    report = _Guard(worker, control, alone).watch()
+    keep = (*sandbox.Box.from_json(spec["box"]).keep, spec["directory"])
+    report = _Guard(worker, control, alone, keep).watch()
     with suppress(OSError):
         control.send(json.dumps(report).encode())
 
