@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.gates import Context, Gate, Verdict
 from assay.gates.base import NEED_ONE_RESULT, SILENT
+from assay.gates.numbers import closest
 from assay.illustration import fingerprints, illustrated
 from assay.probe.record import Record
 from assay.report.model import (
@@ -127,10 +128,13 @@ def make_report(
     """
     results, findings = [], []
     rejected = False
+    ratios: list[float] = []
     for gate in gates:
         blocking = is_blocking(gate, ctx)
         again = [trial for slug, trial in trials if slug == gate.slug]
-        result, verdict = gate_result(gate, ctx, records, blocking, again)
+        with closest() as seen:
+            result, verdict = gate_result(gate, ctx, records, blocking, again)
+        ratios += seen
         results.append(result)
         findings += verdict.findings
         rejected = rejected or any(rejects(f, ctx, blocking) for f in verdict.findings)
@@ -158,6 +162,7 @@ def make_report(
             gates_need_gpu=tuple(r.slug for r in results if r.outcome is Outcome.NOT_APPLICABLE
                                  and r.reason is Reason.NEEDS_GPU),
             unmodelled=tuple(unmodelled),
+            closest=float(f"{max(ratios):.4g}") if ratios else None,
             attested_by_worker=tuple(sorted({f"{f.slug}:{f.reason.value}" for f in findings
                                              if f.attested_by == "worker"})),
         ),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -45,8 +48,25 @@ def compare_call(record: Record, call: int) -> list[Compared]:
     truth, seen = record.truth_of(call), record.observation.calls[call]
     if truth.random or not same_form(truth, seen):
         return []
-    return [Compared(call, output, leaf, oracle.compare(leaf, output.tensor))
-            for output, leaf in zip(seen.outputs, truth.leaves, strict=True)]
+    compared = [Compared(call, output, leaf, oracle.compare(leaf, output.tensor))
+                for output, leaf in zip(seen.outputs, truth.leaves, strict=True)]
+    if (ratios := _RATIOS.get()) is not None:
+        ratios += [c.result.ratio for c in compared if c.result.ok]
+    return compared
+
+
+_RATIOS: ContextVar[list[float] | None] = ContextVar("ratios", default=None)
+
+
+@contextmanager
+def closest() -> Iterator[list[float]]:
+    """Error over tolerance of every comparison in the block that was right, in the list given."""
+    ratios: list[float] = []
+    token = _RATIOS.set(ratios)
+    try:
+        yield ratios
+    finally:
+        _RATIOS.reset(token)
 
 
 def compare_record(record: Record) -> list[Compared]:

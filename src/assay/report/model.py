@@ -135,6 +135,8 @@ class Coverage(Frozen):
     """Operations of the reference that the oracle treats conservatively."""
     attested_by_worker: tuple[str, ...] = ()
     """Facts that only the candidate's process could observe."""
+    closest: float | None = None
+    """Largest error over its tolerance among comparisons that were right: how near to a finding; None without any."""
 
 
 class Timing(Frozen):

@@ -151,11 +151,12 @@ def plots(found: Score, folder: Path) -> list[Path]:
     pyplot.close(figure)
     figure, axes = pyplot.subplots(figsize=(8, 4))
     for name, curve in found.curves.items():
-        axes.plot([f for f, _ in curve], [100 * r for _, r in curve], label=name,
-                  linewidth=2.5 if name == "all" else 1.2)
+        right = name == "controls"
+        axes.plot([f for f, _ in curve], [100 * r for _, r in curve], label="right candidates" if right else name,
+                  linewidth=2.5 if name in ("all", "controls") else 1.2, linestyle="--" if right else "-")
     axes.set_xscale("log")
     axes.set_xlabel("multiple of every tolerance")
-    axes.set_ylabel("mutants rejected, %")
+    axes.set_ylabel("rejected, %")
     axes.legend(fontsize="small")
     figure.tight_layout()
     paths.append(folder / "tolerance.svg")

@@ -96,7 +96,8 @@ def of_verdict(case: Case, tier: str, done: Done) -> Row:
     gates = {g.slug: [g.outcome.value, g.probes_run, g.reason.value if g.reason else None] for g in report.gates}
     findings = [{"gate": f.slug, "reason": f.reason.value, "tier": f.tier.value, "free": f.tolerance_free,
                  "ratio": _number(f.detail.get("ratio")), "probe": f.probe} for f in report.findings]
-    return {**row, "label": report.label.value, "gates": gates, "findings": findings, "scope": report.scope}
+    return {**row, "label": report.label.value, "gates": gates, "findings": findings, "scope": report.scope,
+            "closest": report.coverage.closest}
 
 
 def of_screen(case: Case, variant: str, done: Done) -> Row:

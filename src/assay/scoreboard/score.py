@@ -15,7 +15,7 @@ from assay.vocabulary import EffortTier
 
 WRONG = ("mutant", "seeded", "trick")
 """Groups of candidates that have to be rejected."""
-FACTORS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6)
+FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3, 1e4, 1e6)
 """Multiples of every tolerance at which the kill rate is asked for."""
 EXCEPTIONAL = frozenset({"nan_swallowed", "nan_minted", "inf_sign", "inf_swallowed", "inf_minted", "leaked"})
 STRICT = frozenset({"nonfinite", "repeatability", "output_aliasing", "faults"})
@@ -166,7 +166,7 @@ def score(rows: Iterable[Row]) -> Score:
         published=_published(standard),
         survivors=tuple(sorted(r["id"] for r in mutants if r["label"] != "rejected")),
         alarmed=tuple(sorted(r["id"] for r in controls if r["label"] == "rejected")),
-        curves=_curves(mutants),
+        curves=_curves(mutants, controls),
         policies={name: _under(policy, mutants, controls) for name, policy in POLICIES.items()},
         scopes=tuple(sorted({r.get("scope", "") for r in standard} - {""})),
     )
@@ -221,17 +221,25 @@ def _strength(row: Row) -> float:
     return max(strengths, default=0.0)
 
 
-def _curves(mutants: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-    """Share of mutants still rejected with every tolerance multiplied, from the findings as they were reported.
+def _curves(mutants: Sequence[Row], controls: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
+    """Share of mutants still rejected, and of controls rejected, with every tolerance multiplied.
 
-    A lower bound for multiples above one, as a report keeps the first finding of a kind and not the largest.
-    Multiples below one ask what was not measured, and are left out.
+    For mutants a lower bound, as a report keeps the first finding of a kind and not the largest, and only for
+    multiples from one on: what narrower tolerances would find beyond was not measured. For controls exact: a report
+    says how near the nearest comparison came.
     """
     groups = {"all": list(mutants), **{k: [r for r in mutants if r["kind"] == k] for k in {r["kind"] for r in mutants}}}
-    return {
+    found = {
         name: [(factor, sum(_strength(r) > factor for r in rows) / len(rows)) for factor in FACTORS if factor >= 1]
         for name, rows in sorted(groups.items()) if rows
     }
+    known = [r for r in controls if r.get("closest") is not None]
+    if known:
+        found["controls"] = [
+            (factor, sum(r["label"] == "rejected" or r["closest"] > factor for r in known) / len(known))
+            for factor in FACTORS
+        ]
+    return found
 
 
 def _under(policy: Policy, mutants: Sequence[Row], controls: Sequence[Row]) -> tuple[Rate, Rate]:
