@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tests.cli.conftest import REFERENCE, RIGHT, WRONG, Said
 
 from assay import cli
 from assay.evidence import Store
+from assay.report.model import Report
 
 ONE_GATE = ("--only", "values", "--device", "cpu", "--tier", "quick")
 
@@ -49,6 +52,31 @@ def test_a_finding_replays_from_the_store_after_its_files_are_gone(tmp_path: Pat
     assert assay("replay", command[1][:7], "--store", tmp_path / "copy").status == 0
     assert command[1] in assay("store", "list", "--store", tmp_path / "copy").out
     assert assay("store", "verify", "--store", tmp_path / "copy").out.startswith("sound: 1 verdicts")
+
+
+@pytest.mark.slow
+def test_smallest_inputs_on_the_command_line(tmp_path: Path, assay: Callable[..., Said]) -> None:
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    store = ("--store", tmp_path / "s")
+    told = assay("verify", tmp_path / "reference.py", tmp_path / "wrong.py", "--shrink", "--json", tmp_path / "r.json",
+                 *store, *ONE_GATE)
+    assert told.status == 1
+    assert "smallest   ROWS=1" in told.out
+    (finding,) = Report.model_validate_json((tmp_path / "r.json").read_text()).findings
+    assert finding.minimal is not None
+    assert finding.minimal.elements == 5
+    assert assay("replay", finding.id, "--minimal", *store).status == 0
+    again = assay("shrink", finding.id, "--seconds", "20", *store)
+    assert again.status == 0
+    assert "nothing smaller was found" in again.out
+    assert "replay --minimal" not in again.out
+    assert f"assay replay {finding.id} --minimal --store" in again.out
+    script = tmp_path / "finding.py"
+    assert assay("replay", finding.id, "--minimal", "--script", "-o", script, *store).status == 0
+    shown = subprocess.run([sys.executable, str(script)], text=True, capture_output=True, check=False)
+    assert shown.returncode == 1
+    assert "DISAGREES" in shown.stdout
 
 
 def test_a_verdict_is_printed_though_it_cannot_be_kept(tmp_path: Path, assay: Callable[..., Said]) -> None:
@@ -102,6 +130,8 @@ def test_nothing_is_left_behind_without_a_store(tmp_path: Path, assay: Callable[
         (("store", "list", "--store", "nowhere", "--label", "fine"), "unknown label"),
         (("store", "gc", "--store", "nowhere", "--keep", "-1"), "-1 verdicts cannot be kept"),
         (("verify", "a", "b", "--store", "x", "--no-store"), "leave one of the two out"),
+        (("verify", "a", "b", "--no-store", "--shrink"), "leave out --no-store"),
+        (("shrink", "abc", "--seconds", "0"), "leave no time"),
     ],
 )
 def test_bad_commands_are_told_in_one_line(command: tuple[str, ...], said: str, tmp_path: Path,

@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from tests.evidence.kinds import KINDS, RIGHT, TASK, Kind
 
-from assay.evidence import Store
+from assay.evidence import Bundle, Store
 from assay.evidence.replay import Outcome, replay
-from assay.evidence.script import NoScript, script_of
+from assay.evidence.script import NoScript, check_of, script_of
+from assay.probe.model import Draw, Probe
+from assay.report.model import Finding
 from assay.run.process import Zygote
 from assay.task import parse_candidate, parse_task
 from assay.verify import Options, load_pair, verify_task
-from assay.vocabulary import EffortTier
+from assay.vocabulary import EffortTier, Reason, Tier
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DEFAULT = ("values", "special values", "history", "gradients")
+DEFAULT = ("special values",)
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +95,18 @@ def test_a_kernel_for_cuda_is_shown_on_a_cpu(example: str, wrong: str, gate: str
     assert fine.returncode == 0, fine.stdout + fine.stderr
 
 
-def test_what_no_script_can_show_is_said(tmp_path: Path, zygote: Zygote) -> None:
-    source = f"import torch\nimport torch.nn.functional\ntorch.allclose = lambda *a, **k: True\n{RIGHT}"
-    leaves_a_thread = source.replace("torch.allclose = lambda *a, **k: True", "import threading\nimport time\n"
-                                     "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()")
-    task = parse_task(TASK, path="reference.py", id="scaled tanh")
-    report = verify_task(task, parse_candidate(leaves_a_thread, path="candidate.py"), zygote=zygote, options=Options(
-        device="cpu", seed=7, tier=EffortTier.QUICK, only=("values", "faults"), store=str(tmp_path / "s")))
-    (finding,) = report.findings
-    with Store.open(tmp_path / "s") as store, pytest.raises(NoScript, match="no script on its own can show"):
-        script_of(store, finding.id, zygote)
+@pytest.mark.parametrize(
+    ("gate", "reason", "conditions"),
+    [
+        ("faults", Reason.LEFTOVER_THREAD, ()),
+        ("provenance", Reason.LIBRARY_DID_THE_WORK, ("corrupt:1",)),
+        ("resources", Reason.SHARED_MEMORY, ("compile:sm_90",)),
+        ("gradients", Reason.GRADIENT_VALUE, ("follow:train",)),
+        ("statelessness", Reason.STALE_RESULT, ("work:1",)),
+    ],
+)
+def test_what_no_script_can_show_is_said(gate: str, reason: Reason, conditions: tuple[str, ...]) -> None:
+    probe = Probe(id="p", gate=gate, draws=(Draw(seed=1),), conditions=conditions)
+    finding = Finding(gate="X", slug=gate, reason=reason, tier=Tier.WRONG, tolerance_free=True, probe="p")
+    with pytest.raises(NoScript, match="no script on its own can show this finding"):
+        check_of(finding, Bundle(gate=gate, reason=reason.value, probes=(probe,), seed=1))

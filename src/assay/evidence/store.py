@@ -374,7 +374,8 @@ class Store:
                     removed["files"] += 1
                     removed["bytes"] += path.stat().st_size
                     path.unlink()
-            with database.failures(self.directory):
+            with contextlib.suppress(sqlite3.OperationalError):
+                # room is given back to the disk where nobody reads just now
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._connection.execute("VACUUM")
         return removed
