@@ -229,6 +229,30 @@ def test_a_second_derivative_is_right_or_refused(zygote: Zygote, mark: str, save
     assert reasons(report) == ({wanted} if wanted else set())
 
 
+ON_THE_CLASS = """
+class Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        Sine.saved = x
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        x = FOUND
+        return g * x.cos()
+"""
+
+
+@pytest.mark.parametrize(("found", "wanted"), [
+    ("Sine.saved", {Reason.SAVED_TENSOR_CHANGED}),
+    ("ctx.saved_tensors[0]", set()),
+])
+def test_what_is_saved_belongs_to_one_graph(zygote: Zygote, found: str, wanted: set[Reason]) -> None:
+    report = judged(zygote, "return x.sin()", "return Sine.apply(x)", top=ON_THE_CLASS.replace("FOUND", found))
+    assert reasons(report) == wanted
+
+
 ROWS_SOFTMAX = """
 class Softmax(torch.autograd.Function):
     @staticmethod

@@ -83,6 +83,8 @@ def _first_steps(ctx: Context) -> tuple[Step, ...]:
     names = targets(ctx)
     if len(names) > 1 and not ctx.quick:
         steps += [Step(ask=tuple(names[::2])), Step(ask=tuple(names[1::2]))]
+    if not ctx.quick:
+        steps.append(Step(("crossed",)))
     return (*steps, Step((), inference=True))
 
 

@@ -84,7 +84,7 @@ def raised(record: Record) -> Finding:
     reason = Reason.GRADIENT_RAISED
     if "invalid gradient at index" in text and "shape" in text:
         reason = Reason.GRADIENT_SHAPE
-    elif "modified by an inplace operation" in text:
+    elif "modified by an inplace operation" in text or stage == "crossed":
         reason = Reason.SAVED_TENSOR_CHANGED
     elif stage in ("strided", "expanded"):
         reason = Reason.GRADIENT_LAYOUT
@@ -131,6 +131,10 @@ def judge(record: Record, owed: Obligation) -> list[Finding]:
             # what a severed output would have added is missing from all of them
             if not severed and (gradient := first.get(name)) is not None:
                 wrong += _value(record, name, leaf, gradient)
+        if step.passes[0] == "crossed":
+            # right without another forward in between: what belongs to one graph is kept where the other finds it
+            wrong = [f.model_copy(update={"reason": Reason.SAVED_TENSOR_CHANGED,
+                                          "detail": {**f.detail, "backward": "after another forward"}}) for f in wrong]
         if not wrong and steady:
             wrong = list(_further(record, call, asked, owed))
         if call.wrote:

@@ -16,7 +16,8 @@ TRAINING_STEPS = 3
 
 def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
          parameters: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor],
-         stage: list[str]) -> tuple[Any, dict[str, Any]]:
+         stage: list[str], beside: Callable[[Sequence[torch.Tensor]], Any] | None = None
+         ) -> tuple[Any, dict[str, Any]]:
     """One forward with gradients on, and the step's backward passes over its graph.
 
     Args:
@@ -26,6 +27,7 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
         parameters: by the reference's name, what the module may be trained by.
         cotangents: one grad_output per output tensor.
         stage: gets the name of what runs, for the place of an error; empty again when all went well.
+        beside: the forward on other inputs, for a pass that is crossed by one.
 
     Returns:
         The outputs, and the gradients of each pass: a dict with `inputs`, `parameters` and `claims` for the
@@ -53,10 +55,14 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
                  if leaf.requires_grad and leaf.shape == c.shape]
         results = []
         wrote = []
+        crossing: Any = None
         for turn, name in enumerate(step.passes):
             stage.append(name)
             if name != "again":
                 _forget(inputs, parameters)
+            if name == "crossed" and beside is not None:
+                # kept until the backward is done, as the other half of a graph would be
+                crossing = beside([_moved(t) for t in inputs])
             if taken:
                 handed = [laid_out(c, name).to(leaf.device) for leaf, c in taken]
                 torch.autograd.backward([leaf for leaf, _ in taken], handed,
@@ -70,6 +76,7 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
         for parameter in trained.values():
             parameter.requires_grad_(True)
     stage.clear()
+    del crossing
     return outputs, {"inputs": results[0][1], "parameters": results[0][2],
                      "claims": [bool(leaf.requires_grad) for leaf in leaves], "further": results[1:],
                      "wrote": wrote}
@@ -77,7 +84,8 @@ def take(step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
 
 def follow(what: str, step: Step, call: Callable[[], Any], inputs: Sequence[torch.Tensor],
            state: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor],
-           stage: list[str]) -> tuple[Any, dict[str, Any] | None]:
+           stage: list[str], beside: Callable[[Sequence[torch.Tensor]], Any] | None = None
+           ) -> tuple[Any, dict[str, Any] | None]:
     """What a probe with gradients does: a step, or (`train`) steps of SGD, or (`second`) two derivatives.
 
     Args:
@@ -88,6 +96,7 @@ def follow(what: str, step: Step, call: Callable[[], Any], inputs: Sequence[torc
         state: parameters and buffers by the reference's names.
         cotangents: one per output tensor; for `second`, then one per gradient, inputs first.
         stage: see `take`.
+        beside: see `take`.
     """
     parameters = {n: p for n, p in state.items() if isinstance(p, torch.nn.Parameter) or p.requires_grad}
     if what == "train":
@@ -99,7 +108,7 @@ def follow(what: str, step: Step, call: Callable[[], Any], inputs: Sequence[torc
         return found, None
     if what == "second":
         return _second(call, inputs, parameters, cotangents, stage)
-    return take(step, call, inputs, parameters, cotangents, stage)
+    return take(step, call, inputs, parameters, cotangents, stage, beside)
 
 
 def _second(call: Callable[[], Any], inputs: Sequence[torch.Tensor], parameters: Mapping[str, torch.Tensor],
@@ -122,6 +131,14 @@ def _second(call: Callable[[], Any], inputs: Sequence[torch.Tensor], parameters:
     stage.clear()
     return outputs, {"inputs": [_copied(t.grad) for t in inputs], "claims": [bool(pairs)] * len(leaves),
                      "parameters": {n: _copied(p.grad) for n, p in parameters.items()}, "further": []}
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """Other inputs of the same kind: rows in another order, elsewhere in memory."""
+    moved = tensor.detach().clone()
+    if moved.dim() and moved.shape[0] > 1 and (moved.is_floating_point() or moved.is_complex()):
+        moved = moved.roll(1, 0)
+    return moved.requires_grad_(tensor.requires_grad)
 
 
 def _forget(inputs: Sequence[torch.Tensor], parameters: Mapping[str, torch.Tensor]) -> None:

@@ -447,10 +447,11 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
     if conditions.get("mode") == "eval" and isinstance(model, torch.nn.Module):
         model.eval()
 
-    def forward() -> Any:
+    def forward(others: Any = None) -> Any:
+        own = (args, kwargs) if others is None else codec.unflatten(header["calls"][number]["tree"], list(others))
         with _autocast(conditions):
             before = traces.modes()
-            outputs = model(*args, **kwargs)
+            outputs = model(*own[0], **own[1])
             # looked at in here: contexts round the call would put back what it changed
             state.modes += [f"{name} from {before[name]} to {now}" for name, now in traces.modes().items()
                             if now != before[name]]
@@ -472,7 +473,7 @@ def _call(state: _State, model: Any, args: Any, kwargs: Any, inputs: list[torch.
         args, kwargs = codec.unflatten(header["calls"][number]["tree"], inputs)
     steps = parsed(str(conditions.get("backward", "")))
     taken = backward.follow(conditions.get("follow", ""), steps[min(number, len(steps) - 1)],
-                            forward, inputs, _answering(model, found), cotangents, stage)
+                            forward, inputs, _answering(model, found), cotangents, stage, forward)
     del reference, expected
     return taken
 

@@ -520,9 +520,14 @@ def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
         parameters = dict(own.named_parameters()) if isinstance(own, torch.nn.Module) else {}
         stage: list[str] = []
         torch.manual_seed(seed)
+
+        def beside(others: Any, own: Any = own, fed: Any = fed) -> Any:
+            moved = fed.map_tensors(lambda position, _: others[position])
+            return own(*moved.args, **moved.kwargs)
+
         try:
             _, taken = backward.take(step, functools.partial(own, *fed.args, **fed.kwargs), fed.tensors(),
-                                     parameters, handed, stage)
+                                     parameters, handed, stage, beside)
         except Exception:
             refused.append(f"{number}/{stage[-1] if stage else 'forward'}")
             continue
