@@ -65,7 +65,7 @@ def test_smallest_inputs_on_the_command_line(tmp_path: Path, assay: Callable[...
     assert "smallest   ROWS=1" in told.out
     (finding,) = Report.model_validate_json((tmp_path / "r.json").read_text()).findings
     assert finding.minimal is not None
-    assert finding.minimal.elements == 5
+    assert finding.minimal.elements == 1
     assert assay("replay", finding.id, "--minimal", *store).status == 0
     again = assay("shrink", finding.id, "--seconds", "20", *store)
     assert again.status == 0
