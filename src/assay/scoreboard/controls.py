@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import re
 from collections.abc import Iterable, Iterator
 
@@ -95,25 +95,6 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """Other bodies of `forward`, by task: the same function by another algorithm."""
 
-OPERATORS = (
-    "abs.default", "acos.default", "add.Tensor", "addcdiv.default", "addcmul.default", "addmm.default",
-    "amax.default", "amin.default", "angle.default", "asinh.default", "atan.default", "avg_pool2d.default",
-    "bmm.default", "cat.default", "ceil.default", "clamp.default", "cos.default", "cosh.default",
-    "cumsum.default", "deg2rad.default", "div.Tensor", "elu.default", "eq.Tensor", "erf.default",
-    "erfc.default", "exp.default", "exp2.default", "expand.default", "expm1.default", "flip.default",
-    "floor.default", "fmod.Tensor", "frac.default", "gelu.default", "glu.default", "hardsigmoid.default",
-    "hardswish.default", "hardtanh.default", "hypot.default", "index_select.default", "isnan.default",
-    "leaky_relu.default", "lerp.Tensor", "log.default", "log10.default", "log1p.default", "log2.default",
-    "logaddexp.default", "logical_not.default", "logsumexp.default", "lt.Tensor", "masked_fill.Scalar",
-    "maximum.default", "minimum.default", "mish.default", "mm.default", "mul.Tensor", "mv.default",
-    "nan_to_num.default", "neg.default", "permute.default", "pow.Tensor_Scalar", "reciprocal.default",
-    "relu.default", "roll.default", "round.default", "rsqrt.default", "rsub.Scalar", "sigmoid.default",
-    "sign.default", "silu.default", "sin.default", "sinh.default", "softplus.default", "sqrt.default",
-    "square.default", "stack.default", "sub.Tensor", "sum.dim_IntList", "tan.default", "tanh.default",
-    "tril.default", "triu.default", "trunc.default", "where.self", "xlogy.Tensor", "_softmax.default",
-    "_log_softmax.default", "mse_loss.default", "var.correction", "mean.dim", "smooth_l1_loss.default",
-)
-"""Overloads of ATen that are made tasks, with inputs from PyTorch's own operator database."""
 
 
 def controls(seeds: Iterable[int] = SEEDS) -> Iterator[Case]:
@@ -128,7 +109,9 @@ def controls(seeds: Iterable[int] = SEEDS) -> Iterator[Case]:
             yield _control(entry, "split batch", split(entry))
         compiled = corpus.HERE / entry.name / INDUCTOR
         if entry.dtype == "float32" and compiled.exists():
-            yield _control(entry, "inductor", compiled.read_text(encoding="utf-8"))
+            text = compiled.read_text(encoding="utf-8")
+            if runs_here(text):
+                yield _control(entry, "inductor", text)
         for name, body in OTHER.get(entry.name, ()):
             yield _control(entry, f"other algorithm: {name}", with_body(entry, body))
 
@@ -177,33 +160,24 @@ def database() -> Iterator[Case]:
     import torch
     from torch._decomp import decomposition_table
 
-    from assay.errors import InputError
-    from assay.task.formats.aten import database_cases, reference_source
-
-    for name in OPERATORS:
-        full = f"aten.{name}"
-        try:
-            cases = [c for c in database_cases(full) if 0 < _size(c) <= 4096]
-        except InputError:
+    for name, reference in json.loads((corpus.HERE.parent / "operators.json").read_text(encoding="utf-8")).items():
+        base, overload = name.split(".")
+        packet = getattr(torch.ops.aten, base, None)
+        operator = getattr(packet, overload, None)
+        if operator is None:
             continue
-        if not cases:
-            continue
-        chosen = max(cases, key=_size)
-        reference = reference_source(full, chosen)
-        with contextlib.suppress(SyntaxError, RuntimeError):
-            compile(reference, "<reference>", "exec")
-            own = reference.replace("class Model(", "class ModelNew(")
-            yield Case(f"control/{name}/operator", "control", "operator", "", name, "float32", reference, own,
-                       right=True)
-            base, overload = name.split(".")
-            if getattr(getattr(torch.ops.aten, base), overload) in decomposition_table:
-                other = own.replace(f"torch.ops.{full}(", f"_decomposition_table[torch.ops.{full}](")
-                other = "from torch._decomp import decomposition_table as _decomposition_table\n" + other
-                yield Case(f"control/{name}/decomposition", "control", "decomposition", "", name, "float32", reference,
-                           other, right=True)
+        own = reference.replace("class Model(", "class ModelNew(")
+        yield Case(f"control/{name}/operator", "control", "operator", "", name, "float32", reference, own, right=True)
+        if operator in decomposition_table:
+            other = own.replace(f"torch.ops.aten.{name}(", f"_decomposition_table[torch.ops.aten.{name}](")
+            other = "from torch._decomp import decomposition_table as _decomposition_table\n" + other
+            yield Case(f"control/{name}/decomposition", "control", "decomposition", "", name, "float32", reference,
+                       other, right=True)
 
 
-def _size(case: object) -> int:
-    from assay.task.formats.aten import _elements, _tensors
+def runs_here(text: str) -> bool:
+    """Whether this torch has the helpers that a kernel of Inductor's calls; they come and go with its versions."""
+    from torch._inductor.runtime import triton_helpers
 
-    return _elements(case) if _tensors(case) else 0  # type: ignore[arg-type]
+    used = set(re.findall(r"\btriton_helpers\.(\w+)", text)) - {"libdevice"}
+    return all(hasattr(triton_helpers, name) for name in used)
