@@ -53,6 +53,7 @@ class Reason(StrEnum):
     PRECISION_BF16 = "precision_bf16"
     PRECISION_FP16 = "precision_fp16"
     NARROW_ACCUMULATOR = "narrow_accumulator"
+    PRECISION_FAST_MATH = "precision_fast_math"
     # exceptional values
     NAN_SWALLOWED = "nan_swallowed"
     NAN_MINTED = "nan_minted"

@@ -176,7 +176,7 @@ class Accumulation:
 def _right_on(kinds: Sequence[str], record: Record, mine: Sequence[Record]) -> bool:
     """Whether other probes of these kinds came out right at the sizes of a record."""
     same = (r for r in mine if r is not record and r.probe.sizes == record.probe.sizes)
-    return any(right(r) is True for r in same if r.probe.kind in kinds)
+    return any(right(r, declared=True) is True for r in same if r.probe.kind in kinds)
 
 
 def _precision_of_products(ctx: Context, mine: Sequence[Record], verdict: Verdict) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from assay import oracle
-from assay.gates.numbers import Compared
+from assay.gates.base import Gate
+from assay.gates.numbers import Compared, finding
 from assay.oracle import Evaluation, Fingerprint
 from assay.probe.record import Record
 from assay.report.model import Finding
@@ -21,6 +22,7 @@ MODE_REASON = {
     "fp16": Reason.PRECISION_FP16,
     "fp16_accumulate": Reason.NARROW_ACCUMULATOR,
     "bf16_accumulate": Reason.NARROW_ACCUMULATOR,
+    "fast_math": Reason.PRECISION_FAST_MATH,
 }
 """Reason for each mode of the oracle's fingerprint."""
 WORDS = {mode: MODES[mode] for mode in MODE_REASON}
@@ -31,14 +33,18 @@ TELLING_ELEMENTS = 8
 """Fewest elements whose residuals can be told from a wrong formula's."""
 STRUCTURED = 0.5
 """Correlation of residual and result, both about their means, from which an error is no rounding."""
+NOISE_ELEMENTS = 64
+"""Fewest elements whose residuals can be told from a smooth function."""
+NOISE_SHARE = 0.2
+"""Share of a residual's square that a fit may explain of noise, beyond what its freedom explains of any."""
 ALIKE = 0.3
 """Correlation of residual and prediction below which a mode of operands explains nothing."""
 
 
-def fingerprint_of(record: Record) -> Fingerprint | None:
-    """The arithmetic that explains a record's first call; None where the truth carries no modes."""
-    truth = record.truth_of(0)
-    outputs = record.observation.calls[0].outputs
+def fingerprint_of(record: Record, call: int = 0) -> Fingerprint | None:
+    """The arithmetic that explains one call of a record; None where the truth carries no modes."""
+    truth = record.truth_of(call)
+    outputs = record.observation.calls[call].outputs
     if not truth.modes or truth.arithmetic is None or len(outputs) != len(truth.leaves):
         return None
     if any(o.shape != tuple(leaf.y.shape) for o, leaf in zip(outputs, truth.leaves, strict=True)):
@@ -141,3 +147,96 @@ def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str)
         detail["correlation"] = round(seen.correlation[mode], 3)
     tier = Tier.DIVERGENCE if bits >= PLAINLY_WRONG_BITS else Tier.WRONG
     return found.model_copy(update={"reason": MODE_REASON[mode], "tier": tier, "detail": detail})
+
+
+def numeric_findings(gate: Gate, record: Record, compared: Sequence[Compared],
+                     tier: Tier = Tier.WRONG) -> list[Finding]:
+    """Findings for the outputs that are not right: of a lower mode where one accounts for a call, else of `tier`."""
+    found: list[Finding] = []
+    for call in dict.fromkeys(c.call for c in compared):
+        own = [c for c in compared if c.call == call]
+        wrong = [c for c in own if not c.result.ok]
+        if not wrong:
+            continue
+        seen = fingerprint_of(record, call) if wrong_values(own) else None
+        mode = accounting(seen, own) if seen is not None else None
+        for c in wrong:
+            plain = with_bits(finding(gate, record, c, tier), c)
+            found.append(plain if seen is None or mode is None else attributed(plain, c, seen, mode))
+    return found
+
+
+def wrong_values(compared: Sequence[Compared]) -> bool:
+    """Whether some outputs are wrong, and all of those by finite values, as lower precision makes them."""
+    wrong = [c for c in compared if not c.result.ok]
+    return bool(wrong) and all(c.result.reason is oracle.Reason.VALUE for c in wrong)
+
+
+def accounted_for(record: Record, compared: Sequence[Compared]) -> bool:
+    """Whether a lower mode accounts for every call that is wrong."""
+    for call in dict.fromkeys(c.call for c in compared if not c.result.ok):
+        own = [c for c in compared if c.call == call]
+        seen = fingerprint_of(record, call) if wrong_values(own) else None
+        if seen is None or accounting(seen, own) is None:
+            return False
+    return True
+
+
+def accounting(seen: Fingerprint, compared: Sequence[Compared]) -> str | None:
+    """The lower mode that accounts for all that is wrong in one call, so that nothing else can be; None without.
+
+    Stricter than `explanation`, which names what a residual looks like: an error that a mode would merely allow
+    may be a fault of that size. Evidence is a prediction that leaves nothing over; results that all are numbers
+    of a half format, and within its rounding; or, for approximate intrinsics, that the source names them.
+    """
+    for mode in (seen.mode, *MODE_REASON):
+        if mode in seen.accounted:
+            return mode
+    wrong = [c for c in compared if not c.result.ok]
+    if any(follows_result(c) for c in wrong):
+        return None
+    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
+        allowed = seen.identifiable.get(f"{name}_accumulate") and seen.ratios.get(f"{name}_accumulate", math.inf) <= 1.0
+        if allowed and all(_is_rounded_to(c, dtype) and _is_noise(c) for c in wrong):
+            return f"{name}_accumulate"
+    allowed = seen.identifiable.get("fast_math") and seen.ratios.get("fast_math", math.inf) <= 1.0
+    return "fast_math" if allowed and all(map(_is_noise, wrong)) else None
+
+
+def _is_rounded_to(compared: Compared, dtype: torch.dtype) -> bool:
+    """Whether a wider output holds only numbers of a half format, although the right results are none of them."""
+    actual = compared.output.tensor
+    if actual.dtype not in (torch.float32, torch.float64):
+        return False
+    use = compared.truth.decided & torch.isfinite(actual)
+    seen, right = actual[use].double(), compared.truth.y[use].float()
+    finer = (right != right.to(dtype).float()).double().mean()
+    return bool((seen == seen.to(dtype).double()).all()) and bool(finer > 0.5)
+
+
+def _is_noise(compared: Compared) -> bool:
+    """Whether a residual is no smooth function of the result, nor the same along rows or columns, as a fault is.
+
+    Judged by the share of its square that a fit explains; too little data is no noise.
+    """
+    y = compared.truth.y
+    if y.is_complex():
+        return False
+    wide = compared.output.tensor.to(y.dtype)
+    use = torch.isfinite(y) & torch.isfinite(wide) & compared.truth.decided
+    if int(use.sum()) < NOISE_ELEMENTS:
+        return False
+    # each element counts by the error that it may have, so that the largest alone do not decide
+    residual = torch.where(use, (wide - y) / compared.truth.tolerance.clamp(min=1e-300), 0.0)
+    size = torch.where(use, y, 0.0) / float(y[use].abs().amax().clamp(min=1e-300))
+    power = float(residual.square().sum())
+    columns = [use.double(), size, size.abs(), size.square(), size**3, size.sign() * size.abs().sqrt()]
+    basis = torch.stack([(c * use / compared.truth.tolerance.clamp(min=1e-300)).reshape(-1) for c in columns], 1)
+    basis = basis / basis.norm(dim=0).clamp(min=1e-300)
+    fit = torch.linalg.lstsq(basis, residual.reshape(-1, 1), driver="gelsd").solution
+    shares = [(float((basis @ fit).square().sum()), len(columns))]
+    for axis in range(residual.dim()):
+        counts = use.sum(axis).clamp(min=1)
+        shares.append((float((residual.sum(axis).square() / counts).sum()), counts.numel()))
+    many = int(use.sum())
+    return power > 0.0 and all(share / power <= NOISE_SHARE + 2.0 * free / many for share, free in shares)

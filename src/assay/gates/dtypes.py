@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assay.gates.attribution import with_bits
+from assay.gates.attribution import numeric_findings
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
-from assay.gates.numbers import compare_record, decides, finding
+from assay.gates.numbers import compare_record, decides
 from assay.gates.numeric_plan import silent_reason
 from assay.probe.model import Draw, Probe
 from assay.probe.record import FAULTS, Record
@@ -119,7 +119,7 @@ class Dtypes:
             return
         verdict.decided += 1
         verdict.findings += found
-        verdict.findings += [with_bits(finding(self, record, c), c) for c in compared if not c.result.ok]
+        verdict.findings += numeric_findings(self, record, compared)
 
     def _output_dtypes(self, ctx: Context, record: Record) -> list[Finding]:
         if ctx.contract.numerics.output_dtype != "reference":

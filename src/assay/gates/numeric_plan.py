@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay.gates.attribution import with_bits
+from assay.gates.attribution import accounted_for, numeric_findings
 from assay.gates.base import Context, Gate, Verdict, distinct, fault_finding, own, single, undecided_reason
-from assay.gates.numbers import compare_record, decides, finding, same_form
+from assay.gates.numbers import compare_record, decides, same_form
 from assay.probe import values
 from assay.probe.beside import legal, nearest, varying
 from assay.probe.model import Draw, Probe
@@ -258,14 +258,21 @@ def silent_reason(record: Record) -> Reason:
     return Reason.UNSTABLE_REFERENCE if same else Reason.SHAPE
 
 
-def right(record: Record) -> bool | None:
-    """Whether the candidate is right on a record; None where it decides nothing."""
+def right(record: Record, *, declared: bool = False) -> bool | None:
+    """Whether the candidate is right on a record; None where it decides nothing.
+
+    Args:
+        record: what it did.
+        declared: only in the declared precision; otherwise a lower one that accounts for its errors will do.
+    """
     if undecided_reason(record) is not None:
         return None
     if record.observation.status in FAULTS:
         return False
     compared = compare_record(record)
-    return all(c.result.ok for c in compared) if decides(compared) else None
+    if not decides(compared):
+        return None
+    return all(c.result.ok for c in compared) or (not declared and accounted_for(record, compared))
 
 
 def uses(records: Sequence[Record], operators: frozenset[str]) -> bool | None:
@@ -313,7 +320,7 @@ def judge_long(gate: Gate, records: Sequence[Record], operators: frozenset[str],
                 verdict.undecided[silent_reason(record)] += 1
                 continue
             verdict.decided += 1
-            verdict.findings += [with_bits(finding(gate, record, c), c) for c in compared if not c.result.ok]
+            verdict.findings += numeric_findings(gate, record, compared)
     tried = ", ".join(r.probe.kind for r in mine if r is not control)
     verdict.note = f"at {control.probe.id.partition('@')[2]}: {tried}" if tried else None
     verdict.findings = distinct(verdict.findings)

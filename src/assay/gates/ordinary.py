@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from assay.gates.attribution import accounted_for, numeric_findings
 from assay.gates.base import Gate, Verdict, fault_finding, undecided_reason
-from assay.gates.numbers import compare_record, decides, finding, same_form
+from assay.gates.numbers import compare_record, decides, same_form
 from assay.probe.record import FAULTS, Record
 from assay.vocabulary import Reason, Tier
 
@@ -41,15 +42,19 @@ def judge_record(gate: Gate, record: Record, verdict: Verdict, tier: Tier, *, fa
             verdict.undecided[Reason.UNSTABLE_REFERENCE if formed else Reason.SHAPE] += 1
             return
         verdict.decided += 1
-        verdict.findings += [finding(gate, record, c, tier) for c in compared if not c.result.ok]
+        verdict.findings += numeric_findings(gate, record, compared, tier)
 
 
 def wrong_plainly(controls: Iterable[Record]) -> bool:
     """True when ordinary probes were answered, and every one of them wrongly.
 
-    What a gate varies then explains nothing: the candidate is wrong without it.
+    What a gate varies then explains nothing: the candidate is wrong without it. Right in a lower precision than
+    declared is not wrong.
     """
     answered = [r for r in controls if r.observation.status in FAULTS or (r.comparable and compare_record(r))]
-    return bool(answered) and all(
-        r.observation.status in FAULTS or any(not c.result.ok for c in compare_record(r)) for r in answered
-    )
+    return bool(answered) and all(r.observation.status in FAULTS or _wrong(r) for r in answered)
+
+
+def _wrong(record: Record) -> bool:
+    compared = compare_record(record)
+    return any(not c.result.ok for c in compared) and not accounted_for(record, compared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay.gates.attribution import accounted_for, numeric_findings
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, undecided_reason
 from assay.gates.numbers import compare_call, compare_record, decides, finding
 from assay.probe import sizes
@@ -106,7 +107,7 @@ class Schedules:
         elif condition == "tune:1":
             found = self._tuned(record)
         else:
-            found = [finding(self, record, c) for c in compare_record(record) if not c.result.ok]
+            found = numeric_findings(self, record, compare_record(record))
         return [f.model_copy(update={"detail": {**f.detail, **detail}}) for f in found]
 
     def _tuned(self, record: Record) -> list[Finding]:
@@ -123,4 +124,4 @@ def _right(record: Record) -> bool:
     if not record.comparable:
         return False
     compared = compare_record(record)
-    return decides(compared) and all(c.result.ok for c in compared)
+    return decides(compared) and accounted_for(record, compared)

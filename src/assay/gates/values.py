@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from assay import oracle
+from assay.gates.attribution import numeric_findings
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
 from assay.gates.distribution import ERROR_PROBABILITY, Pair, Shift, two_sample
 from assay.gates.numbers import Compared, compare_call, finding, same_form
@@ -162,11 +163,8 @@ class Values:
             if f"{number}/{ways[number]}" in refused:
                 continue
             verdict.decided += 1
-            for compared in compare_call(record, number):
-                if not compared.result.ok:
-                    found = finding(self, record, compared, Tier.WRONG)
-                    verdict.findings.append(
-                        found.model_copy(update={"detail": {**found.detail, "called": ways[number]}}))
+            for found in numeric_findings(self, record, compare_call(record, number)):
+                verdict.findings.append(found.model_copy(update={"detail": {**found.detail, "called": ways[number]}}))
         number = len(seen.calls)
         if seen.status not in FAULTS or number >= len(ways):
             return

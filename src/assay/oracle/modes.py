@@ -56,7 +56,7 @@ class ModeTruth:
     """What one mode would do to every leaf."""
 
     mode: str
-    """tf32, fp16, bf16 (operands rounded to it), fp16_accumulate or bf16_accumulate."""
+    """tf32, fp16, bf16 (operands rounded to it), fp16_accumulate, bf16_accumulate, or fast_math."""
     arithmetic: Arithmetic
     """The arithmetic of the mode."""
     leaves: list[LeafMode | None]
@@ -86,9 +86,11 @@ class ModeTruth:
         return cls(meta["mode"], Arithmetic.from_json(meta["arithmetic"]), leaves)
 
 
-def modes_below(declared: Arithmetic) -> dict[str, Arithmetic]:
-    """Modes coarser than `declared`, finest first."""
+def modes_below(declared: Arithmetic, approximate: bool = False) -> dict[str, Arithmetic]:
+    """Modes coarser than `declared`, finest first; with `approximate` that of approximate intrinsics too."""
     found: dict[str, Arithmetic] = {}
+    if approximate and not declared.fast_math and declared.accumulate == "fp32":
+        found["fast_math"] = dataclasses.replace(declared, fast_math=True)
     current = declared.product_operands
     level = UNIT[current] if current is not None else declared.unit
     if level < UNIT["tf32"]:
@@ -104,7 +106,7 @@ def modes_below(declared: Arithmetic) -> dict[str, Arithmetic]:
 
 def _ways(name: str, several: bool, fused: bool) -> list[tuple[str, bool, int | None]]:
     """Format, whether only computed operands take it, and keys at a time in attention, of each way to round."""
-    if name.endswith("_accumulate"):
+    if name.endswith("_accumulate") or name == "fast_math":
         return []
     found: list[tuple[str, bool, int | None]] = [(name, False, None)]
     if several:
@@ -129,10 +131,13 @@ def alternatives(
     arithmetic: Arithmetic | None = None,
     runs: int = MODE_RUNS,
     seed: int = 7,
+    approximate: bool = False,
 ) -> list[ModeTruth]:
     """What each mode coarser than `arithmetic` would do, for `attribute`. Same arguments as `evaluate`.
 
-    A mode that rounds operands of products acts on the inputs instead where the reference has no product.
+    `approximate` is for candidates that name approximate intrinsics, which predict no error: that a fault is as
+    small as theirs says nothing of a kernel without them. A mode that rounds operands of products acts on the
+    inputs instead where the reference has no product.
     A mode whose evaluation fails is left out.
     """
     values = (list(inputs), dict(kwargs or {}))
@@ -169,7 +174,7 @@ def alternatives(
     several = products_in(exact.ops) > 1
     fused = "scaled_dot_product_attention" in exact.ops and sum(
         t.numel() for t in y if isinstance(t, torch.Tensor)) <= FEW_ELEMENTS
-    for name, mode in modes_below(declared).items():
+    for name, mode in modes_below(declared, approximate).items():
         if name == "tf32" and not has_products:
             continue
         evaluation = evaluate(module, inputs, kwargs, arithmetic=mode, runs=runs, seed=seed)

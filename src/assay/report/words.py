@@ -28,6 +28,7 @@ REASONS: dict[Reason, str] = {
     Reason.PRECISION_TF32: "the error of TF32 products",
     Reason.PRECISION_BF16: "the error of bf16 arithmetic",
     Reason.PRECISION_FP16: "the error of fp16 arithmetic",
+    Reason.PRECISION_FAST_MATH: "the error of approximate intrinsics",
     Reason.NARROW_ACCUMULATOR: "the accumulator is narrower than declared",
     Reason.NAN_SWALLOWED: "a NaN of the reference is lost",
     Reason.NAN_MINTED: "NaN where the reference has none",
@@ -119,6 +120,7 @@ MODES: dict[str, str] = {
     "fp16": "float16 operands",
     "fp16_accumulate": "a float16 accumulator",
     "bf16_accumulate": "a bfloat16 accumulator",
+    "fast_math": "approximate intrinsics",
 }
 """Each arithmetic that a candidate may have used, as people say it."""
 

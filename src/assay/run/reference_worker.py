@@ -360,7 +360,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     parts_of = [leaf.to_parts()[1] for leaf in leaves]
     flat = [t for parts in parts_of for t in parts.values()]
     modes = []
-    for mode in _modes(model, fed, evaluation.arithmetic, kept) if header.get("modes") else []:
+    for mode in _modes(model, fed, evaluation.arithmetic, kept, bool(header.get("approximate"))) \
+            if header.get("modes") else []:
         meta, parts = mode.to_parts()
         modes.append([meta, list(parts)])
         flat += parts.values()
@@ -611,11 +612,11 @@ def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:
     return dataclasses.replace(oracle.arithmetic_for(dtype, **rest), **own)
 
 
-def _modes(model: Any, fed: Any, declared: Any, kept: list[int]) -> list[Any]:
+def _modes(model: Any, fed: Any, declared: Any, kept: list[int], approximate: bool) -> list[Any]:
     """What each arithmetic coarser than the declared one would do to the outputs that are tensors."""
     from assay import oracle
 
-    found = oracle.alternatives(model, list(fed.args), dict(fed.kwargs), arithmetic=declared)
+    found = oracle.alternatives(model, list(fed.args), dict(fed.kwargs), arithmetic=declared, approximate=approximate)
     return [dataclasses.replace(mode, leaves=[mode.leaves[i] for i in kept]) for mode in found]
 
 
