@@ -11,7 +11,8 @@ or in a file given with --have, is not done again, so that it goes on where it w
 subject, for machines side by side. --workers sets the judges (default: three for four processors; a judge takes
 about one processor and 1.5 GB), --searchers the processes that look for witnesses (default: one for four).
 --groups says what to judge, --most the places per mutation operator and kernel, --sample the number of mutants
-(their order is such that any beginning is a fair sample), --tiers the tiers.
+(their order is such that any beginning is a fair sample), --tiers the tiers. --device cuda judges on a GPU, in rows
+of their own; witnesses are looked for under emulation all the same, and may come from a run without a GPU.
 
 `result` merges rows, prints the scoreboard and writes benchmarks/results/scoreboard.cpu.json. Metrics:
 
@@ -33,8 +34,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from common import write_result
+
+if TYPE_CHECKING:
+    from assay.scoreboard.score import Score
 
 GROUPS = ("mutants", "controls", "published", "operators")
 
@@ -43,6 +48,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="judge what has no row yet")
+    result = commands.add_parser("result", help="merge rows and write the result file")
+    result.add_argument("--have", type=Path, nargs="+", required=True)
+    result.add_argument("--out", type=Path)
     run.add_argument("--rows", type=Path, required=True, help="file to append to")
     run.add_argument("--have", type=Path, nargs="*", default=[], help="files with rows that need not be made again")
     run.add_argument("--seconds", type=float, help="begin nothing after so long")
@@ -53,9 +61,8 @@ def main() -> None:
     run.add_argument("--sample", type=int)
     run.add_argument("--part", default="0/1")
     run.add_argument("--tiers", nargs="*", default=["standard"])
-    result = commands.add_parser("result", help="merge rows and write the result file")
-    result.add_argument("--have", type=Path, nargs="+", required=True)
-    result.add_argument("--out", type=Path)
+    for command in (run, result):
+        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     if options.command == "run":
         _run(options)
@@ -86,7 +93,7 @@ def _run(options: argparse.Namespace) -> None:
             print(f"{now - began:6.0f} s: {done} {phase}, {len(rows.known) - before} new rows", flush=True)
 
     effort = Effort(tuple(EffortTier(t) for t in options.tiers), workers=options.workers, searchers=options.searchers,
-                    seconds=options.seconds)
+                    seconds=options.seconds, device=options.device)
     print(f"{len(cases)} cases, {before} rows known, {effort.judges} judges, {effort.witnesses} searchers", flush=True)
     try:
         run(cases, rows, effort, show)
@@ -105,28 +112,41 @@ def _result(options: argparse.Namespace) -> None:
     from assay.scoreboard.score import score
 
     rows = list(load(options.have).values())
-    found = score(rows)
+    found = score(rows, options.device)
     terminal(found, Console())
-    path = write_result("scoreboard", "cpu", found.metrics, found_rows(rows), out=options.out)
+    path = write_result("scoreboard", options.device, found.metrics, parts(found, rows, options.device), out=options.out)
     path.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
     print(path)
 
 
-def found_rows(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """One short record per case: enough to see what was caught by what, without the verdicts themselves."""
-    cases: dict[str, dict[str, object]] = {}
+def parts(found: Score, rows: list[dict[str, object]], device: str) -> list[dict[str, object]]:
+    """Rates by operator, subject and gate, and one record for each case that came out otherwise than it should."""
+    listed: list[dict[str, object]] = []
+    for by, rates in (("kind", found.by_kind), ("operator", found.by_operator), ("subject", found.by_subject),
+                      ("control", found.alarms), ("dtype", found.alarms_by_dtype)):
+        count = "rejected" if by in ("control", "dtype") else "killed"
+        listed += [{"by": by, "name": n, count: r.count, "of": r.total} for n, r in rates.items()]
+    listed += [{"by": "gate", "name": g.slug, "exercised": g.exercised, "found": g.fired, "alone": g.sole,
+                "alarms": g.alarms, "undecided": g.undecided, "vacuous": g.vacuous} for g in found.gates]
+    listed += [{"by": "policy", "name": n, "killed": kill.count, "of": kill.total, "false_alarms": alarm.count}
+               for n, (kill, alarm) in found.policies.items()]
+    listed += [{"by": "curve", "name": n, "multiples": [f for f, _ in c], "rejected": [round(r, 4) for _, r in c]}
+               for n, c in found.curves.items()]
+    witnesses = {r["id"]: r for r in rows if r["type"] == "witness"}
+    odd = {*found.survivors, *found.alarmed}
     for row in rows:
-        case = cases.setdefault(str(row["id"]), {k: row[k] for k in ("id", "group", "kind", "dtype")})
-        if row["type"] == "witness":
-            case["witness"] = row["how"]
-        elif row["type"] == "screen":
-            case[str(row["variant"])] = row["outcome"]
-        else:
-            findings = row["findings"]
-            assert isinstance(findings, list)
-            case[str(row["tier"])] = row["label"]
-            case["gates"] = sorted({f["gate"] for f in findings})
-    return [cases[name] for name in sorted(cases)]
+        published = row["group"] in ("seeded", "trick")
+        if row["type"] != "verdict" or row.get("device", "cpu") != device or not (row["id"] in odd or published):
+            continue
+        seen = witnesses.get(row["id"], {})
+        findings = row["findings"]
+        assert isinstance(findings, list)
+        listed.append({"by": "case", "name": row["id"], "about": row["kind"], "label": row["label"],
+                       "tier": row["tier"], "gates": sorted({f["gate"] for f in findings}),
+                       **{k: seen[k] for k in ("how", "where", "ratio", "note", "line") if k in seen},
+                       **{str(r["variant"]): r["outcome"] for r in rows
+                          if r["type"] == "screen" and r["id"] == row["id"]}})
+    return listed
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ Row = dict[str, Any]
 
 def key(row: Row) -> str:
     """What a row is about: equal keys are the same result."""
-    return f"{row['type']}|{row['id']}|{row.get('tier') or row.get('variant') or ''}"
+    which = row.get("tier") or row.get("variant") or ""
+    return f"{row['type']}|{row['id']}|{which}{'/cuda' if row.get('device') == 'cuda' else ''}"
 
 
 def load(paths: Iterable[Path]) -> dict[str, Row]:
@@ -87,9 +88,10 @@ def about(case: Case) -> Row:
             "dtype": case.dtype, "right": case.right}
 
 
-def of_verdict(case: Case, tier: str, done: Done) -> Row:
+def of_verdict(case: Case, tier: str, device: str, done: Done) -> Row:
     """The row of a verdict."""
-    row: Row = {"type": "verdict", **about(case), "tier": tier, "seconds": done.seconds, "problem": done.problem}
+    row: Row = {"type": "verdict", **about(case), "tier": tier, "device": device, "seconds": done.seconds,
+                "problem": done.problem}
     if not isinstance(done.report, Report):
         return {**row, "label": None, "gates": {}, "findings": []}
     report = done.report
@@ -100,9 +102,10 @@ def of_verdict(case: Case, tier: str, done: Done) -> Row:
             "closest": report.coverage.closest}
 
 
-def of_screen(case: Case, variant: str, done: Done) -> Row:
+def of_screen(case: Case, variant: str, device: str, done: Done) -> Row:
     """The row of a screen."""
-    row: Row = {"type": "screen", **about(case), "variant": variant, "seconds": done.seconds, "problem": done.problem}
+    row: Row = {"type": "screen", **about(case), "variant": variant, "device": device, "seconds": done.seconds,
+                "problem": done.problem}
     if not isinstance(done.report, ScreenReport):
         return {**row, "outcome": None}
     worst = [t.max_error for t in done.report.trials if t.max_error is not None]

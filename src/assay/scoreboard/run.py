@@ -37,6 +37,7 @@ class Effort:
         screens: variants of the screen, on mutants and published cases.
         workers: judges.
         searchers: processes that look for witnesses.
+        device: `cpu` or `cuda`, where candidates are judged; witnesses are looked for under emulation.
         seconds: nothing further is begun after so long; None for no limit.
     """
 
@@ -45,6 +46,7 @@ class Effort:
     workers: int = 0
     searchers: int = 0
     seconds: float | None = None
+    device: str = "cpu"
 
     @property
     def judges(self) -> int:
@@ -181,16 +183,17 @@ def _witnessed(row: Row | None) -> bool:
 
 def _jobs(case: Case, rows: Rows, effort: Effort) -> Iterator[Job]:
     """What is still to be done for a case."""
+    where = "/cuda" if effort.device == "cuda" else ""
     for tier in effort.tiers:
-        if rows.get("verdict", case.id, tier.value) is None:
+        if rows.get("verdict", case.id, tier.value + where) is None:
             yield Job(f"verdict|{case.id}|{tier.value}", case.task, case.parsed, case.promised,
-                      Options(device="cpu", tier=tier, seed=SEED + case.seed))
+                      Options(device=effort.device, tier=tier, seed=SEED + case.seed))
     if case.group == "control":
         return
     for variant in effort.screens:
-        if rows.get("screen", case.id, variant.value) is None:
+        if rows.get("screen", case.id, variant.value + where) is None:
             yield Job(f"screen|{case.id}|{variant.value}", case.task, case.parsed, kind="screen",
-                      options=Options(device="cpu"), variant=variant, precision=case.precision)
+                      options=Options(device=effort.device), variant=variant, precision=case.precision)
 
 
 def _keep(done: Done, by_id: dict[str, Case], rows: Rows) -> None:
@@ -198,4 +201,4 @@ def _keep(done: Done, by_id: dict[str, Case], rows: Rows) -> None:
     if done.problem and done.at_fault == "judge":
         # our own fault: it is tried again the next time
         return
-    rows.add((of_verdict if type == "verdict" else of_screen)(by_id[id], which, done))
+    rows.add((of_verdict if type == "verdict" else of_screen)(by_id[id], which, done.job.options.device, done))

@@ -133,9 +133,9 @@ class Score:
         return found
 
 
-def score(rows: Iterable[Row]) -> Score:
-    """Put rows together."""
-    listed = list(rows)
+def score(rows: Iterable[Row], device: str = "cpu") -> Score:
+    """Put rows together: witnesses, and what was judged on one device."""
+    listed = [r for r in rows if r["type"] == "witness" or r.get("device", "cpu") == device]
     witnesses = {r["id"]: r for r in listed if r["type"] == "witness" and not r.get("problem")}
     real = {i for i, r in witnesses.items() if r["how"] and r["how"] != "stillborn"}
     verdicts = [r for r in listed if r["type"] == "verdict" and r["label"] is not None]
