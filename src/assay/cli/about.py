@@ -76,12 +76,13 @@ def _slug_by_page(name: str) -> str | None:
 def schema(
     contract: Annotated[bool, typer.Option("--contract", help="The contract's schema.")] = False,
     screen: Annotated[bool, typer.Option("--screen", help="The schema of the screen's report.")] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="The schema of a gate's report.")] = False,
 ) -> None:
     """Print the JSON Schema of the report."""
     from assay.report.model import canonical_json
     from assay.report.schema import SCHEMAS
 
-    name = "contract" if contract else "screen" if screen else "report"
+    name = "contract" if contract else "screen" if screen else "gate" if gate else "report"
     sys.stdout.write(canonical_json(SCHEMAS[name]()))
 
 
@@ -108,4 +109,6 @@ def doctor() -> None:
         for piece in pieces[1:]:
             out.print(Text(f"{'':{lead}}{piece}", style="dim"))
     out.print(f"\n{'Kernels can be verified here.' if usable else 'Kernels cannot be verified here.'}")
+    if usable:
+        out.print("`assay selftest` tries every gate on a right and a wrong kernel, in about a minute.", soft_wrap=True)
     raise typer.Exit(0 if usable else 1)

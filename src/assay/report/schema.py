@@ -22,6 +22,13 @@ def screen_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, **ScreenReport.model_json_schema(mode="serialization")}
 
 
+def gate_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of what `assay gate --json` writes."""
+    from assay.repository.model import GateReport
+
+    return {"$schema": DIALECT, **GateReport.model_json_schema(mode="serialization")}
+
+
 def contract_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a contract, as TOML or JSON data."""
     from assay.contract import Contract
@@ -30,6 +37,6 @@ def contract_schema() -> dict[str, Any]:
 
 
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    "report": report_schema, "screen": screen_schema, "contract": contract_schema,
+    "report": report_schema, "screen": screen_schema, "contract": contract_schema, "gate": gate_schema,
 }
 """By the name that `assay schema` takes."""
