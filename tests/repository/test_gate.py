@@ -143,6 +143,7 @@ def test_a_store_that_travels_with_the_repository_is_refused(gate: Gate, tmp_pat
     (("--tier", "deepest"), "did you mean `deep`"),
     (("--sarif", "/gone/out.sarif"), "--sarif /gone/out.sarif"),
     (("--store", "assay.toml"), "the store is no folder"),
+    (("--junit", "-", "--markdown", "-"), "two reports for standard output"),
 ])
 def test_bad_input_is_one_line(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                arguments: tuple[str, ...], words: str) -> None:
@@ -209,6 +210,16 @@ def test_a_kept_verdict_that_is_damaged_or_about_another_pair_counts_as_absent(t
     moved.parent.mkdir()
     path.rename(moved)
     assert verdicts.get("verify", "cd" * 32, task, candidate) is None
+
+
+def test_a_store_that_cannot_be_written_costs_a_note_and_no_verdict(gate: Gate, tmp_path: Path) -> None:
+    root, store = repository(tmp_path / "r", right=RIGHT), tmp_path / "store"
+    # where the folder of verdicts would be, there is a file
+    write(store, {"gate": ""})
+    ran = gate(root, "--store", store)
+    assert ran.status == 0
+    assert ran.report is not None
+    assert any("cannot keep a verdict" in note for note in ran.report.notes)
 
 
 def test_what_a_limit_left_undecided_is_not_kept(tmp_path: Path) -> None:

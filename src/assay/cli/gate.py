@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.output import console, json_target
+from assay.cli.output import JsonTarget, console
 from assay.cli.progress import progress
+from assay.cli.render import report_targets
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,14 +69,12 @@ def gate(
     where = store if store is not None else (groups[0].root if groups else Path()) / STORE
     if html_dir is not None:
         _folder(html_dir)
-    with contextlib.ExitStack() as stack:
-        targets = {name: stack.enter_context(json_target(path, f"--{name}"))
-                   for name, path in (("json", json), ("junit", junit), ("sarif", sarif), ("markdown", markdown))}
+    with report_targets({"json": json, "junit": junit, "sarif": sarif, "markdown": markdown}) as targets:
         report = _run(groups, notes, where, fresh, workers, changed_since)
         _write(report, targets, html_dir)
     from assay.repository.render import print_gate
 
-    print_gate(console(error=any(t is not None and t.stdout for t in targets.values())), report)
+    print_gate(console(error=any(target.stdout for target in targets.values())), report)
     raise typer.Exit(report.status)
 
 
@@ -121,12 +121,10 @@ def _folder(path: Path) -> None:
         raise InputError("cannot write there", f"--html-dir {path}", "give a folder that can be written")
 
 
-def _write(report: GateReport, targets: dict[str, Any], html_dir: Path | None) -> None:
+def _write(report: GateReport, targets: Mapping[str, JsonTarget], html_dir: Path | None) -> None:
     from assay.repository import render
 
     for name, target in targets.items():
-        if target is None:
-            continue
         if name == "sarif":
             from assay.repository.artefacts import to_sarif
 

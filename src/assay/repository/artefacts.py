@@ -20,6 +20,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.decision { font-weight: 600; white-space: nowrap; }
+td.name { overflow-wrap: anywhere; min-width: 8rem; }
 ul { margin: 0; padding-left: 1rem; }
 """
 
@@ -74,10 +75,9 @@ def index(report: GateReport) -> str:
         if pair.report is not None:
             name = f'<a href="{page_name(pair)}">{name}</a>'
         items = "".join(f"<li>{html.escape(words)}</li>" for words in why)
-        cells = (name, screen_words(pair), verdict_words(pair), pair.battery)
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells)
-                    + f'<td class="decision">{WORDS[pair.decision]}</td>'
-                    + f"<td>{f'<ul>{items}</ul>' if items else ''}</td></tr>")
+        cells = (f"<ul>{items}</ul>" if items else "", verdict_words(pair), screen_words(pair), pair.battery)
+        rows.append(f'<tr><td class="name">{name}</td><td class="decision">{WORDS[pair.decision]}</td>'
+                    + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in report.notes)
     blocked = report.counts[Decision.BLOCK]
     title = f"Assay gate: {blocked} blocked" if blocked else "Assay gate"
@@ -93,7 +93,7 @@ def index(report: GateReport) -> str:
 <h1>Gate</h1>
 <p>{html.escape(summary(report))}.</p>
 <div class="wide"><table>
-<thead><tr><th>candidate</th><th>screen</th><th>verdict</th><th>battery</th><th>decision</th><th>why</th></tr></thead>
+<thead><tr><th>candidate</th><th>decision</th><th>why</th><th>verdict</th><th>screen</th><th>battery</th></tr></thead>
 <tbody>
 {chr(10).join(rows)}
 </tbody>

@@ -14,6 +14,7 @@ from assay.contract import Contract
 from assay.environment import describe
 from assay.errors import InputError
 from assay.report.model import Names, Report
+from assay.report.words import WEAKNESSES
 from assay.repository.collect import Group
 from assay.repository.model import Gated, GateReport, Root
 from assay.repository.pairs import Pair
@@ -69,6 +70,7 @@ class Work:
         self.groups, self.verdicts, self.progress = groups, verdicts, progress
         self._start = pool
         self._pool: Pool | None = None
+        self._notes: list[str] = []
         self._stacks: dict[tuple[str, str], dict[str, Any]] = {}
         several = len(groups) > 1
         self._states = {id(group): [_loaded(group, pair, several, verdicts.store) for pair in group.pairs]
@@ -83,7 +85,7 @@ class Work:
             today: the day on which waivers are looked at; None for this one.
 
         Raises:
-            InputError: the store cannot be written, or an option asks for what this machine has not got.
+            InputError: an option asks for what this machine has not got.
         """
         every = [state for states in self._states.values() for state in states]
         self._have("screen", [state for state in every if state.sound])
@@ -95,7 +97,8 @@ class Work:
             roots=tuple(Root(path=group.shown, share=group.settings.sample.share,
                              sample_seed=group.settings.sample.seed,
                              policy=group.policy.model_dump(mode="json")) for group in self.groups),
-            since=since, pairs=tuple(pairs), notes=(*notes, *(note for group in self.groups for note in group.notes)),
+            since=since, pairs=tuple(pairs),
+            notes=(*notes, *(note for group in self.groups for note in group.notes), *self._notes, *_weak(pairs)),
             environment=self._stack(every[0].options) if every else {},
         )
 
@@ -145,9 +148,18 @@ class Work:
                 state.at_fault = answer.at_fault or "judge"
             else:
                 _take(state, answer.report)
-                self.verdicts.put(kind, keys[state.name], answer.report)
+                self._keep(kind, keys[state.name], answer.report)
             done += 1
             self.progress(phase, done, len(states))
+
+    def _keep(self, kind: Kind, key: str, report: Report | ScreenReport) -> None:
+        """Keep a verdict. A store that refuses it costs a note, not the verdict."""
+        try:
+            self.verdicts.put(kind, key, report)
+        except InputError as error:
+            note = " ".join(str(error).split())
+            if note not in self._notes:
+                self._notes.append(note)
 
     def _choose(self, group: Group) -> None:
         """Say who gets the full battery."""
@@ -224,6 +236,14 @@ def _loaded(group: Group, pair: Pair, several: bool, store: Path) -> _State:
     except InputError as error:
         state.problem = " ".join(str(error).split())
     return state
+
+
+def _weak(pairs: Sequence[Gated]) -> Iterator[str]:
+    """Which verdicts say little, because a trivial function would get them too."""
+    for pair in pairs:
+        if pair.report is not None and pair.report.task.weak:
+            found = " or ".join(WEAKNESSES.get(name, name) for name in pair.report.task.weak)
+            yield f"{pair.name}: weak task, {found} would pass the usual check"
 
 
 def _row(pair: Pair, name: str, decision: Decision, **rest: Any) -> Gated:
