@@ -14,7 +14,7 @@ from assay.gates import GATES, find
 from assay.run.emulation.targets import TARGETS
 from assay.run.sandbox import MODES
 from assay.screen import ScreenVariant
-from assay.task import Candidate, Task, load_candidate, load_task, parse_candidate, parse_task
+from assay.task import Candidate, Task, formats, load_candidate, load_task, parse_candidate, parse_task
 from assay.verify import Options
 from assay.vocabulary import EffortTier
 
@@ -24,26 +24,44 @@ T = TypeVar("T")
 def pair(reference: Any, candidate: Any, inputs: Any = None,
          init: Sequence[Any] = ()) -> tuple[Task, Candidate]:
     """The task and the candidate. Raises InputError."""
+    if _is_path(reference) and _is_path(candidate) and (loaded := formats.find(reference)) is not None:
+        _no_inputs(inputs, init)
+        return loaded.whole(), loaded.candidate(Path(candidate))
     found = task(reference, inputs, init)
     return found, as_candidate(candidate, found)
 
 
 def task(reference: Any, inputs: Any = None, init: Sequence[Any] = ()) -> Task:
-    """A Task from a path, source text, a Task, or a callable with its inputs. Raises InputError."""
+    """A Task from a path, source text, a Task, or a callable with its inputs. Raises InputError.
+
+    A path may be a folder of another format; `PATH::NAME` names one of several tasks in it.
+    """
     live = callable(reference) and not isinstance(reference, Task)
-    if not live and (inputs is not None or init):
-        raise InputError("`inputs` and `init` go with a function or class as reference", "inputs",
-                         "leave them out: the reference file makes its own inputs")
+    if not live:
+        _no_inputs(inputs, init)
     if isinstance(reference, Task):
         return reference
-    if isinstance(reference, str | os.PathLike):
-        return parse_task(str(reference)) if _is_source(reference) else load_task(Path(reference))
+    if _is_path(reference):
+        loaded = formats.find(reference)
+        return loaded.whole() if loaded is not None else load_task(Path(reference))
+    if isinstance(reference, str):
+        return parse_task(reference)
     if live:
         from assay.portable import task_from
 
         return task_from(reference, inputs, init)
     raise InputError(f"a {type(reference).__name__} is no reference", "reference",
                      "give a path, source text, a Task, or a function or class")
+
+
+def _no_inputs(inputs: Any, init: Sequence[Any]) -> None:
+    if inputs is not None or init:
+        raise InputError("`inputs` and `init` go with a function or class as reference", "inputs",
+                         "leave them out: the reference file makes its own inputs")
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and not _is_source(value)
 
 
 def as_candidate(candidate: Any, found: Task) -> Candidate:

@@ -120,3 +120,10 @@ def test_an_index_range_that_follows_a_size_goes_on_following_it(studied):
     changed = Contract.from_data(contract)
     assert declared(found, changed)[1].high == 5.0
     assert narrowed(found, changed).tensor_inputs()[1].structure.high_axis is None
+
+
+def test_sizes_beside_a_varied_one_are_within_the_contract(studied):
+    found = studied("ROWS = 30\nCOLS = 64", "return x * 2", "[torch.randn(ROWS, COLS)]")
+    assert found.beside["ROWS"] < 20
+    contract = Contract.from_data({"domain": {"sizes": {"ROWS": {"minimum": 20}, "COLS": {"fixed": True}}}})
+    assert narrowed(found, contract).beside == {"ROWS": 20}

@@ -67,7 +67,8 @@ def test_a_definition_becomes_a_task_whose_axes_are_sizes(tree):
     assert loaded.format == "flashinfer-bench"
     assert "batch = 5" in loaded.task.source
     assert "width = 24" in loaded.task.source
-    assert loaded.contract == Contract.from_data({"domain": {"sizes": {"width": {"fixed": True}}}})
+    assert loaded.contract == Contract.from_data(
+        {"domain": {"sizes": {"width": {"fixed": True}}}, "gradients": "none"})
     assert [c.id for c in loaded.candidates] == ["right", "values", "wrong"]
     assert any("native" in note for note in loaded.notes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli import evidence
-from assay.cli.output import console, json_target
+from assay.cli.output import console, json_target, one_line
 from assay.cli.progress import progress
 from assay.cli.render import report_targets, write_reports
 from assay.errors import InputError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from assay.screen import ScreenReport
 
 Reference = Annotated[str, typer.Argument(metavar="REFERENCE", show_default=False,
-                                          help="File with Model, get_inputs and get_init_inputs.")]
+                                          help="File with Model, get_inputs and get_init_inputs; or a folder of "
+                                               "another format, FOLDER::NAME for one of its tasks.")]
 CandidateFile = Annotated[str, typer.Argument(metavar="CANDIDATE", show_default=False,
                                               help="File with ModelNew.")]
 Device = Annotated[str, typer.Option(help="auto, cpu (device emulation) or cuda.")]
@@ -85,6 +86,8 @@ def verify(
                                      fail_fast=fail_fast, emulate=emulate, sandbox=sandbox, cache=not no_cache,
                                      store=kept)
             before = time.monotonic() - began
+            for note in task.notes:
+                typer.echo(f"note: {one_line(note)}", err=True)
             report = verify_task(task, found, contract=clauses, options=options, zygote=zygote,
                                  progress=show)
             if shrink:
@@ -143,7 +146,7 @@ def _exist(reference: str, candidate: str, contract: str | None = None) -> None:
     """Refuse paths that do not exist before anything is started."""
     paths = {"the reference": reference, "the candidate": candidate, "the contract": contract}
     for what, path in paths.items():
-        if path is not None and not Path(path).exists():
+        if path is not None and not Path(path.partition("::")[0]).exists():
             raise InputError(f"no such file for {what}", path, "check the path")
 
 

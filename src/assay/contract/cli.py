@@ -34,19 +34,31 @@ class Redact(StrEnum):
 
 def inferred_from(task: Task) -> InferredContract:
     """Study a task in a worker of its own, and infer its contract. Raises InputError."""
-    from assay.contract.inference import infer
+    from dataclasses import replace
+
+    from assay.contract.inference import infer, merge
+    from assay.contract.model import Contract
     from assay.run.process import Zygote
     from assay.run.reference import ReferenceFailed, ReferenceSession
 
     with Zygote() as zygote:
         session = ReferenceSession(zygote, task)
         try:
-            return infer(session.study(budget_s=INFERENCE_SECONDS))
+            found = infer(session.study(budget_s=INFERENCE_SECONDS))
+            return replace(found, contract=merge(found.contract, Contract.from_data(task.stated)))
         except ReferenceFailed as error:
             raise InputError(f"the reference could not be studied: {error}", task.shown,
                              "make it run on its own") from None
         finally:
             session.close()
+
+
+def _task(reference: Path, entry: str = "Model") -> Task:
+    """The task of a reference file, or of `FOLDER` or `FOLDER::NAME` in another format. Raises InputError."""
+    from assay.task import formats, load_task
+
+    found = formats.find(reference)
+    return load_task(reference, entry=entry) if found is None else found.whole()
 
 
 @app.command("infer")
@@ -58,9 +70,8 @@ def infer_command(
 ) -> None:
     """Write the contract of a reference, each clause with how it was observed."""
     from assay.contract.toml import write_inferred
-    from assay.task import load_task
 
-    task = load_task(reference, entry=entry)
+    task = _task(reference, entry)
     found = inferred_from(task)
     text = write_inferred(found, task.id)
     for warning in found.warnings:
@@ -86,9 +97,7 @@ def check_command(
 
     contract = Contract.from_file(file)
     if reference is not None:
-        from assay.task import load_task
-
-        for line in differences(contract, inferred_from(load_task(reference)).contract, str(file)):
+        for line in differences(contract, inferred_from(_task(reference)).contract, str(file)):
             typer.echo(line)
     typer.echo(f"{file}: a valid contract")
 
@@ -142,9 +151,8 @@ def prompt(
     from assay.contract.inference import merge
     from assay.contract.model import Contract
     from assay.contract.prompt import feedback, instructions
-    from assay.task import load_task
 
-    task = load_task(reference, entry=entry)
+    task = _task(reference, entry)
     written = Contract.from_file(contract) if contract is not None else None
     verdict = read_report(report) if report is not None else None
     if verdict is not None and verdict.task.sha256 != task.digest:

@@ -41,8 +41,7 @@ def narrowed(study: Study, contract: Contract) -> Study:
     inputs = tuple(_leaf(leaf, contract) for leaf in study.inputs)
     found = study.model_copy(update={"integers": sizes, "inputs": inputs})
     return found.model_copy(update={
-        "small": _within(found, study.small, contract), "sizes": _within(found, study.sizes, contract),
-    })
+        name: _within(found, getattr(study, name), contract) for name in ("small", "sizes", "beside")})
 
 
 def declared(study: Study, contract: Contract) -> dict[int, Declared]:

@@ -16,7 +16,7 @@ from assay.errors import InputError
 from assay.task.formats import aten, flashinfer_bench, popcorn, robust_kbench
 from assay.task.formats.loaded import Loaded
 
-__all__ = ["FORMATS", "Format", "Loaded", "detect", "load"]
+__all__ = ["FORMATS", "Format", "Loaded", "detect", "find", "load"]
 
 
 class Format(NamedTuple):
@@ -41,6 +41,42 @@ def detect(path: str | Path) -> str | None:
     """Name of the format of a file or folder; None where it is none of these."""
     place = Path(path)
     return next((name for name, form in FORMATS.items() if form.recognises(place)), None)
+
+
+def find(reference: str | Path) -> Loaded | None:
+    """The one task that `PATH` or `PATH::NAME` names, PATH a folder or a telling file of a known format.
+
+    None where PATH is of no such format. Raises InputError: no such task, or several and none is named.
+    """
+    text, separator, name = str(reference).partition("::")
+    path = Path(text)
+    root = _root(path)
+    if root is None:
+        if separator and path.exists():
+            raise InputError("`::NAME` chooses a task of another format, and this is none", text,
+                             f"known: {', '.join(FORMATS)}")
+        return None
+    found = load(root)
+    ids = [one.task.id for one in found]
+    if not separator and path.is_file() and path.resolve() != root.resolve():
+        found = tuple(one for one in found if Path(one.task.path).resolve() == path.resolve()) or found
+    if separator:
+        found = tuple(one for one in found if one.task.id == name)
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{text}::{one}" for one in ids[:6]) + (", …" if len(ids) > 6 else "")
+    what = f"no task `{name}`" if separator else f"{len(found)} tasks"
+    raise InputError(f"{what} in this folder", text, f"name one: {listed}")
+
+
+def _root(path: Path) -> Path | None:
+    """The folder of a known format that a path is, or is a telling file of."""
+    if path.is_dir():
+        return path if detect(path) is not None else None
+    if path.suffix == ".json":
+        return next((p.parent for p in path.parents if p.name == "definitions"), None)
+    telling = path.name in ("task.yml", "reference.py", "func_forward.py")
+    return path.parent if telling and path.is_file() and detect(path.parent) in ("popcorn", "robust-kbench") else None
 
 
 def load(path: str | Path, format: str | None = None) -> tuple[Loaded, ...]:

@@ -114,7 +114,8 @@ def load_definition(root: Path, file: Path, workload: int = 0) -> Loaded:
         ]
     )
     sizes = {names[axis]: SizeDomain(fixed=True) for axis in fixed}
-    contract = Contract(domain=Domain(sizes=sizes))
+    # solutions fill memory they are given, and references run without gradients
+    contract = Contract(domain=Domain(sizes=sizes), gradients="none")
     candidates = tuple(_candidates(root, data, inputs, outputs, notes))
     return Loaded(
         parse_task(source, path=where, id=name),
@@ -123,6 +124,7 @@ def load_definition(root: Path, file: Path, workload: int = 0) -> Loaded:
         NAME,
         tuple(notes),
         {"definition": name, "workload": chosen},
+        lambda found: _solution(found, data, inputs, outputs),
     )
 
 
@@ -232,6 +234,31 @@ def _candidates(
                 notes.append(found)
             else:
                 yield found
+
+
+def _solution(
+    file: Path, definition: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> Candidate:
+    """A solution from its file: JSON, or a Python file that defines `run`. Raises InputError.
+
+    A `run` with a parameter for every input and output is destination-passing.
+    """
+    where = str(file)
+    if file.suffix == ".json":
+        data = read_json(file)
+    else:
+        text = read_text(file)
+        run = has_function(parse(text, where), "run")
+        if run is None:
+            raise InputError("no function `run`", where, "define `run` at its top level")
+        taken = len(run.args.posonlyargs) + len(run.args.args)
+        data = {"name": file.stem, "sources": [{"path": file.name, "content": text}],
+                "spec": {"language": "python", "entry_point": f"{file.name}::run",
+                         "destination_passing_style": taken == len(inputs) + len(outputs)}}
+    found = load_solution(data, definition, inputs, outputs, where)
+    if isinstance(found, str):
+        raise InputError(found, where, "give a solution in Python or Triton")
+    return found
 
 
 def load_solution(

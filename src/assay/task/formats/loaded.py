@@ -6,15 +6,18 @@ import ast
 import builtins
 import json
 import keyword
+import re
 import symtable
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assay.contract.model import Contract
 from assay.errors import InputError
-from assay.task.model import Candidate, Task
+from assay.task.model import Candidate, Task, parse_candidate
+
+_DEFINES = re.compile(r"^(class|def) ModelNew\b|^ModelNew\s*=", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Loaded:
         format: name of the format.
         notes: what was not understood, one line each.
         details: what is needed to write results back, such as names and workloads.
+        adapt: reads another candidate of this task from a file of the format. Raises InputError.
     """
 
     task: Task
@@ -36,6 +40,28 @@ class Loaded:
     format: str = ""
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    adapt: Callable[[Path], Candidate] | None = None
+
+    def candidate(self, path: Path) -> Candidate:
+        """The candidate in a file: one that came with the task, or another one of its format.
+
+        A file that defines `ModelNew` is taken as it is. Raises InputError.
+        """
+        place = path.resolve()
+        own = next((c for c in self.candidates if c.path and Path(c.path).resolve() == place), None)
+        if own is not None:
+            return own
+        if path.is_dir():
+            raise InputError("the candidate is a directory", str(path), "give the file inside it")
+        text = read_text(path)
+        if self.adapt is None or (path.suffix == ".py" and _DEFINES.search(text)):
+            return parse_candidate(text, path=str(path), entries=self.task.candidate_entries, strict=False)
+        return self.adapt(path)
+
+    def whole(self) -> Task:
+        """The task with what its format states and what was not understood."""
+        return self.task.model_copy(update={
+            "stated": self.contract.model_dump(mode="json", exclude_unset=True), "notes": self.notes})
 
 
 def read_text(path: Path) -> str:

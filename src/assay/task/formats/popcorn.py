@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.contract.model import Contract
+from assay.contract.model import Contract, Domain, InputDomain
 from assay.errors import InputError
 from assay.task.formats import yaml_subset
 from assay.task.formats.loaded import (
@@ -95,11 +95,18 @@ def load_case(path: Path, number: int) -> Loaded:
     return Loaded(
         parse_task(source, path=str(file), id=path.name),
         candidates,
-        Contract(),
+        _contract(filled),
         NAME,
         tuple(notes),
         {"case": cases[number]},
+        lambda found: _candidate(found, parts, filled),
     )
+
+
+def _contract(filled: tuple[int, ...]) -> Contract:
+    """A submission fills memory that it is given, below autograd; that memory lies as the generator makes it."""
+    inputs = {f"0.{position}": InputDomain(layouts=()) for position in filled}
+    return Contract(domain=Domain(inputs=inputs), gradients="none")
 
 
 def _weight(case: Mapping[str, Any]) -> int:
@@ -146,7 +153,7 @@ def _copied(data, outputs):
     _PLACE[0] = first.device if first is not None else "cpu"
     if not outputs:
         return data
-    return tuple(t.clone() if i in outputs else t for i, t in enumerate(data))
+    return tuple(t.detach().clone() if i in outputs else t for i, t in enumerate(data))
 
 
 def _zeroed(data, outputs):

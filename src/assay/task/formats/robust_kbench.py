@@ -64,6 +64,7 @@ def load(path: Path) -> tuple[Loaded, ...]:
                 NAME,
                 tuple(notes),
                 {"input_config": given, "init_config": init},
+                lambda found: _candidate(found, tree),
             )
         )
     return tuple(found)
@@ -148,7 +149,10 @@ def _constructor(tree: ast.Module) -> set[str] | None:
 
 
 def _candidate(file: Path, tree: ast.Module) -> Candidate:
-    """A CUDA file that exports `forward`, called in the place of `forward_fn` by the reference's Model."""
+    """A CUDA file that exports `forward`, or a Python file that defines `forward_fn`, called in the place of
+    `forward_fn` by the reference's Model. Raises InputError."""
+    if file.suffix == ".py":
+        return _python_candidate(file, tree)
     model = ast.unparse(on_host(parse(ast.unparse(tree), str(file))))
     source = module(
         [
@@ -160,6 +164,22 @@ def _candidate(file: Path, tree: ast.Module) -> Candidate:
             "_built = _load(name='assay_kernel', sources=[_os.path.abspath('kernel.cu')], with_cuda=True)",
             "class ModelNew(Model):\n    def forward(self, *arguments):\n"
             "        return super().forward(*arguments, fn=_built.forward)",
+        ]
+    )
+    return parse_candidate(source, path=str(file), id=file.stem, strict=False)
+
+
+def _python_candidate(file: Path, tree: ast.Module) -> Candidate:
+    own = parse(read_text(file), str(file))
+    if has_function(own, "forward_fn") is None:
+        raise InputError("no function `forward_fn` and no class `ModelNew`", str(file), "define one of them")
+    source = module(
+        [
+            PLACE,
+            ast.unparse(on_host(parse(ast.unparse(tree), str(file)))),
+            ast.unparse(own),
+            "class ModelNew(Model):\n    def forward(self, *arguments):\n"
+            "        return super().forward(*arguments, fn=forward_fn)",
         ]
     )
     return parse_candidate(source, path=str(file), id=file.stem, strict=False)
