@@ -92,8 +92,8 @@ def _run(options: argparse.Namespace) -> None:
             shown[0] = now
             print(f"{now - began:6.0f} s: {done} {phase}, {len(rows.known) - before} new rows", flush=True)
 
-    effort = Effort(tuple(EffortTier(t) for t in options.tiers), workers=options.workers, searchers=options.searchers,
-                    seconds=options.seconds, device=options.device)
+    effort = Effort(tuple(EffortTier(t) for t in options.tiers), workers=options.workers,
+                    searchers=options.searchers, seconds=options.seconds, device=options.device)
     print(f"{len(cases)} cases, {before} rows known, {effort.judges} judges, {effort.witnesses} searchers", flush=True)
     try:
         run(cases, rows, effort, show)
@@ -114,7 +114,8 @@ def _result(options: argparse.Namespace) -> None:
     rows = list(load(options.have).values())
     found = score(rows, options.device)
     terminal(found, Console())
-    path = write_result("scoreboard", options.device, found.metrics, parts(found, rows, options.device), out=options.out)
+    listed = parts(found, rows, options.device)
+    path = write_result("scoreboard", options.device, found.metrics, listed, out=options.out)
     path.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
     print(path)
 
