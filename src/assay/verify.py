@@ -34,6 +34,7 @@ from assay.planning import (
 )
 from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
+from assay.probe.blocks import launched_blocks
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Observation, Record
 from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
@@ -348,7 +349,8 @@ def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -
         facts = smaller.observation.facts
     configs = facts.get("configs") if isinstance(facts.get("configs"), dict) else {}
     assert configs is not None
-    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}), records
+    blocks = tuple(sorted({*ctx.blocks, *launched_blocks(facts)}))
+    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records
 
 
 def _first_call(record: Record) -> Record:

@@ -98,17 +98,46 @@ import torch.nn as nn
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        keep = torch.rand(x.shape, device=x.device) >= 0.4
+        if not self.training:
+            return x
+        keep = torch.rand(x.shape, device=x.device) >= RATE
         return torch.where(keep, x / SCALE, torch.zeros_like(x))
+"""
+KERNEL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _dropout(x, y, n, seed, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(y + at, tl.where(tl.rand(seed, at) >= RATE, v / SCALE, 0.0), mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        if not self.training:
+            return x
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        seed = int(torch.randint(0, 2**31 - 1, (1,)))
+        _dropout[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), seed, BLOCK=128)
+        return y
 """
 
 
-@pytest.mark.parametrize(("scale", "outcome"), [("0.6", "pass"), ("1.0", "fail")])
-def test_a_dropout_of_its_own_is_judged_by_its_distribution(judged, scale, outcome):
+@pytest.mark.parametrize(("own", "rate", "scale", "outcome"), [
+    (OWN, "0.4", "0.6", "pass"), (OWN, "0.4", "1.0", "fail"), (OWN, "0.5", "0.5", "fail"),
+    (KERNEL, "0.4", "0.6", "pass"), (KERNEL, "0.5", "0.6", "fail"),
+])
+def test_a_dropout_of_its_own_is_judged_by_its_distribution(judged, own, rate, scale, outcome):
     only = ("values", "shapes", "nonfinite", "residency")
-    report = judged(DROPOUT, OWN.replace("SCALE", scale), only, tier="quick")
+    report = judged(DROPOUT, own.replace("RATE", rate).replace("SCALE", scale), only, tier="quick")
     seen = {g.slug: g for g in report.gates}
-    assert seen["values"].outcome == outcome
+    assert seen["values"].outcome == outcome, report.findings
     assert "error probability 1e-06" in seen["values"].note
     assert seen["nonfinite"].outcome == "not_applicable"
     assert seen["residency"].outcome == "pass"

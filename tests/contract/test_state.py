@@ -51,3 +51,26 @@ def test_buffers_are_compared_where_the_candidate_has_them(judged, name):
     assert {found.output for found in report.findings} == wrong
     assert all(found.tier == "violation" for found in report.findings)
     assert report.label == ("rejected" if wrong else "contract")
+
+
+COUNTER = '''class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return {result} * self.calls
+
+
+'''
+MEMORY = ("initialization", "bounds", "values")
+
+
+@pytest.mark.parametrize(("result", "reasons"), [("x", set()), ("(x + torch.empty_like(x) * 0)", {"uninitialised"})])
+def test_a_result_that_counts_its_calls_says_nothing_of_memory(judged, result, reasons):
+    task = HEAD + COUNTER.format(name="Model", result="x") + MAKERS
+    report = judged(task, HEAD + COUNTER.format(name="ModelNew", result=result), MEMORY, tier="quick")
+    outcomes = {gate.slug: gate.outcome.value for gate in report.gates}
+    assert outcomes["initialization"] == ("fail" if reasons else "pass")
+    assert {found.reason.value for found in report.findings if found.slug == "initialization"} == reasons

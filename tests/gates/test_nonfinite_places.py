@@ -110,3 +110,29 @@ def test_a_waived_clause_is_not_probed(judged):
     assert judged(SWALLOWS, nan="ignore").findings == ()
     assert judged(OVERFLOWS, inf="ignore").findings == ()
     assert judged(SWALLOWS, inf="ignore").findings != ()
+
+
+HALVES = TASK.replace("return x.amax(dim=-1)", "return torch.tanh(x)")
+WITHOUT = """
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+"""
+# one unit in the last place of everything, well inside the tolerance, as soon as there is a NaN anywhere
+MOVES = WITHOUT.replace("torch.tanh(x)", "torch.tanh(x) * torch.where(x.isnan().any(), 1 + 2.0**-23, 1.0)")
+
+
+@pytest.mark.parametrize(("candidate", "contract", "reasons"), [
+    (WITHOUT, {}, set()), (MOVES, {}, {"leaked"}), (MOVES, {"determinism": "bounded"}, set()),
+])
+def test_what_cannot_depend_on_a_nan_keeps_its_bits(zygote: Zygote, candidate, contract, reasons):
+    options = Options(device="cpu", tier=EffortTier.QUICK, only=("nonfinite",), seed=2, lanes=1)
+    report = verify_task(parse_task(HALVES), parse_candidate(candidate), contract=Contract.from_data(contract),
+                         options=options, zygote=zygote)
+    assert {f.reason.value for f in report.findings} == reasons
+    assert all(f.tolerance_free for f in report.findings)
+    assert report.gates[0].outcome == ("fail" if reasons else "pass")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.probe.blocks import block_constants
+from assay.probe.blocks import block_constants, launched_blocks
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -56,3 +56,23 @@ def test_cuda_constants_are_found_in_text() -> None:
 )
 def test_blocks_of_real_candidates(name: str, blocks: tuple[int, ...]) -> None:
     assert block_constants((CASES / name / "candidate.py").read_text()) == blocks
+
+
+def launch(**constants: object) -> dict[str, object]:
+    return {"kernel": "k", "constexprs": {name: repr(value) for name, value in constants.items()}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "blocks"),
+    [
+        ({"launches": [launch(BLOCK=96, width=100), launch(N=128, EPS=1e-5)]}, (96, 128)),
+        ({"launches": [launch(WIDE=True, BLOCK_M=16, kind="x", stages=2)]}, (16,)),
+        ({"launches": [launch(BLOCK=10**9)]}, ()),
+        ({"launches": [{"constexprs": ["BLOCK"]}, "launch", None, {}]}, ()),
+        ({"launches": "BLOCK=64"}, ()),
+        ({}, ()),
+        (None, ()),
+    ],
+)
+def test_blocks_that_a_candidate_computes_are_found_in_its_launches(facts: object, blocks: tuple[int, ...]) -> None:
+    assert launched_blocks(facts) == blocks

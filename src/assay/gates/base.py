@@ -31,7 +31,7 @@ class Context:
         defines_backward: whether the candidate's source defines a backward of its own.
         target: GPU that kernels are compiled for where the contract names none.
         device_bytes: memory of the GPU that probes run on; 0 without one.
-        blocks: block constants found in the candidate's source.
+        blocks: block constants found in the candidate's source, and in its launches once it was tried.
         sizes: overrides that values are probed at; empty for the native sizes.
         small: overrides for gates that need no particular size, cheap ones.
         call_seconds: time of one candidate call at `sizes`.

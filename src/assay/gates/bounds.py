@@ -72,7 +72,7 @@ class Bounds:
                     )
             verdict.findings += self._attested(record)
         mine = own(self, records)
-        steady = repeats([r for r in records if r.probe.kind in ("padding", "repeat", "stream")])
+        steady = repeats(ctx, [r for r in records if r.probe.kind in ("padding", "repeat", "stream")])
         for kind in dict.fromkeys(r.probe.kind for r in mine):
             pair = [r for r in mine if r.probe.kind == kind]
             if steady and not explained_by_rounding(ctx, pair):

@@ -89,7 +89,8 @@ class Initialization:
             pairs.setdefault(record.probe.kind, []).append(record)
         control = [*pairs.pop("control", []), *pairs.get("draw", [])[:1]]
         restless = len(control) == 2 and all(r.observation.ran for r in control) and _differs(*control) is not None
-        steady = not restless and repeats([r for r in records if r.probe.kind in ("padding", "repeat", "stream")])
+        again = [r for r in records if r.probe.kind in ("padding", "repeat", "stream")]
+        steady = not restless and repeats(ctx, again)
         # where bits are not promised, a pair is judged by its tolerance instead
         if not steady and ctx.contract.determinism == "bitwise":
             for pair in pairs.values():

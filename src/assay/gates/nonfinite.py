@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, single, undecided_reason
-from assay.gates.numbers import class_reason, compare_call, finding, same_form, shown, unravel
+from assay.gates.numbers import class_reason, compare_call, differing, finding, same_form, shown, unravel
 from assay.gates.ordinary import wrong_plainly
+from assay.gates.steadiness import repeats
 from assay.oracle import LeafTruth
 from assay.probe.model import Draw, Injection, Probe
 from assay.probe.record import FAULTS, Output, Record
@@ -47,8 +48,7 @@ class Nonfinite:
         queues = [list(self._one_by_one(ctx, i, leaf, wanted)) for i, leaf in floating]
         depth = max(map(len, queues))
         alone = [queue[turn] for turn in range(depth) for queue in queues if turn < len(queue)]
-        control = single(self, "control", Draw(seed=ctx.draw_seed(self.slug, "control")), ctx.small,
-                         kind="control")
+        control = single(self, "control", Draw(seed=ctx.draw_seed(self.slug)), ctx.small, kind="control")
         probes = [control, *alone[: PROBES[ctx.tier]]]
         if "nan" in wanted and not ctx.quick:
             # one kind only: mixed infinities would meet in sums, and then a skipped structural zero shows
@@ -73,7 +73,8 @@ class Nonfinite:
         return tuple(axis.at(ctx.study.complete(ctx.small)) for axis in leaf.axes)
 
     def _probe(self, ctx: Context, name: str, injections: tuple[Injection, ...]) -> Probe:
-        return single(self, name, Draw(seed=ctx.draw_seed(self.slug, name), injections=injections), ctx.small,
+        # of the control's draw, so that an element that depends on nothing injected has its bits
+        return single(self, name, Draw(seed=ctx.draw_seed(self.slug), injections=injections), ctx.small,
                       kind=injections[0].value)
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
@@ -93,6 +94,7 @@ class Nonfinite:
             verdict.undecided[Reason.VALUE] += len(mine) - 1
             return verdict
         tally: Counter[tuple[str, bool]] = Counter()
+        clean = self._clean(ctx, records)
         for record in mine:
             if record.probe.kind == "control":
                 continue
@@ -105,7 +107,7 @@ class Nonfinite:
             elif not same_form(record.truths[0], record.observation.calls[0]):
                 verdict.undecided[Reason.SHAPE] += 1
             else:
-                found = self._classes(ctx, record) or self._rest(record)
+                found = self._classes(ctx, record) or self._rest(record) or self._independent(record, clean)
                 verdict.decided += 1
                 verdict.findings += found
                 tally[record.probe.kind, not found] += 1
@@ -139,6 +141,45 @@ class Nonfinite:
                 leak = finding(self, record, compared, Tier.VIOLATION)
                 detail = {**leak.detail, "injected": record.probe.kind}
                 found.append(leak.model_copy(update={"reason": Reason.LEAKED, "detail": detail}))
+        return found
+
+    def _clean(self, ctx: Context, records: Sequence[Record]) -> Record | None:
+        """The draw without an injection, where a candidate owes it the same bits each time; else None.
+
+        On a GPU the order of atomics may move the last bits from run to run.
+        """
+        if ctx.contract.determinism != "bitwise" or ctx.device == "cuda":
+            return None
+        again = [r for r in records if r.probe.kind in ("padding", "repeat", "stream")]
+        control = next((r for r in own(self, records) if r.probe.kind == "control"), None)
+        usable = control is not None and control.comparable and control.observation.ran and repeats(ctx, again)
+        return control if usable else None
+
+    def _independent(self, record: Record, clean: Record | None) -> list[Finding]:
+        """Elements that a NaN cannot reach, and whose bits it moved.
+
+        A NaN reaches whatever is computed from it; where the reference has the same bits with it and without,
+        nothing is. An infinity may vanish in a quotient or a saturated function, so it shows less.
+        """
+        if clean is None or record.probe.kind != "nan" or not same_form(clean.truths[0], clean.observation.calls[0]):
+            return []
+        found = []
+        pairs = zip(record.observation.calls[0].outputs, clean.observation.calls[0].outputs,
+                    record.truths[0].leaves, clean.truths[0].leaves, strict=True)
+        for with_it, without, leaf, other in pairs:
+            alike = with_it.tensor.shape == without.tensor.shape and with_it.tensor.dtype == without.tensor.dtype
+            if leaf.kind not in ("float", "complex") or not alike or leaf.native.shape != other.native.shape:
+                continue
+            free = ~differing(leaf.native, other.native) & torch.isfinite(leaf.native) & leaf.decided & other.decided
+            moved = (differing(with_it.tensor, without.tensor) & free).reshape(-1).nonzero().reshape(-1)
+            if moved.numel():
+                index = unravel(int(moved[0]), tuple(leaf.native.shape))
+                found.append(Finding(
+                    gate=self.id, slug=self.slug, reason=Reason.LEAKED, tier=Tier.VIOLATION, tolerance_free=True,
+                    output=with_it.path, index=index, expected=shown(without.tensor[index].item()),
+                    actual=shown(with_it.tensor[index].item()),
+                    detail={"injected": "nan", "elements": int(moved.numel()), "independent": True},
+                    probe=record.probe.id))
         return found
 
 

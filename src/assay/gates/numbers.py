@@ -148,8 +148,14 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def first_difference(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """Index of the first element whose bits differ; tensors of one dtype and shape that do differ."""
-    differs = (_bytes(a).reshape(a.numel(), -1) != _bytes(b).reshape(b.numel(), -1)).any(dim=1)
-    return unravel(int(differs.nonzero()[0]), tuple(a.shape))
+    return unravel(int(differing(a, b).reshape(-1).nonzero()[0]), tuple(a.shape))
+
+
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """bool, of the tensors' shape: elements whose bits differ; tensors of one dtype and shape."""
+    if a.numel() == 0:
+        return torch.zeros(a.shape, dtype=torch.bool)
+    return (_bytes(a).reshape(a.numel(), -1) != _bytes(b).reshape(b.numel(), -1)).any(dim=1).reshape(a.shape)
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -71,6 +71,29 @@ def block_constants(source: str) -> tuple[int, ...]:
     return _useful(found)
 
 
+def launched_blocks(facts: object) -> tuple[int, ...]:
+    """Block sizes among the compile-time arguments of the kernels that were launched, ascending.
+
+    They are what a candidate computes, such as the next power of two of a width: named like a block, or a
+    power of two from 16 on. At most twelve.
+
+    Args:
+        facts: what the candidate's worker says of itself, and so perhaps anything: under `launches`, records
+            whose `constexprs` map names to the text of a value.
+    """
+    launches = facts.get("launches") if isinstance(facts, dict) else None
+    found: set[int] = set()
+    for launch in launches if isinstance(launches, list) else []:
+        constants = launch.get("constexprs") if isinstance(launch, dict) else None
+        for name, text in (constants if isinstance(constants, dict) else {}).items():
+            if not re.fullmatch(r"[0-9]{1,6}", str(text)):
+                continue
+            value = int(str(text))
+            if _BLOCK_NAME.match(str(name)) or (value >= 16 and value & (value - 1) == 0):
+                found.add(value)
+    return _useful(found)[:12]
+
+
 def _sizes_blocks(function: ast.expr) -> bool:
     """Whether a call's arguments are block sizes: ``triton.cdiv``, ``tl.arange`` and their like."""
     if isinstance(function, ast.Attribute):
