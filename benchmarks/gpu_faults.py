@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--faulty", type=int, default=40)
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
-    options = Options(device="cuda", tier=EffortTier.QUICK, seed=5, patience=4.0)
+    options = Options(device="cuda", tier=EffortTier.QUICK, seed=5)
     pairs = {name: load_pair(CORPUS / name / "reference.py", CORPUS / name / "kernel.py") for name in GOOD}
     task = pairs["relu"][0]
     rows: list[dict[str, Any]] = []

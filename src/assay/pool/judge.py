@@ -1,7 +1,7 @@
 """A judge of a pool: one process that decides jobs, one after another, from its own warm parent.
 
-Started as `python -m assay.pool.judge FD SANDBOX`. It takes (number, job) over the inherited socket and answers
-("done", number, report, problem, at_fault, seconds), with ("phase", number, phase, done, total) before.
+Started as `python -m assay.pool.judge FD SANDBOX crowded|alone`. It takes (number, job) over the inherited socket
+and answers ("done", number, report, problem, at_fault, seconds), with ("phase", number, phase, done, total) before.
 Both ends are ours; nothing that a candidate sent is ever unpickled.
 """
 
@@ -59,9 +59,17 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # judges compare side by side: threads of each would only wait for each other
     torch.set_num_threads(1)
-    channel = Connection(int(sys.argv[1]))
+    channel, crowded = Connection(int(sys.argv[1])), sys.argv[3] == "crowded"
     if os.getppid() != parent:
         sys.exit(0)
+    try:
+        _serve(channel, crowded)
+    finally:
+        # nothing is left to end: raised now, it would only be told of by the interpreter on its way out
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _serve(channel: Connection, crowded: bool) -> None:
     drawn = Seeds()
     with Zygote(sys.argv[2]) as zygote, References(zygote) as references:
         zygote.wait_ready()
@@ -72,7 +80,7 @@ def main() -> None:
             except (EOFError, OSError):
                 return
             began = time.monotonic()
-            report, problem, at_fault = _decide(job, number, channel, zygote, references, drawn)
+            report, problem, at_fault = _decide(job, number, channel, zygote, references, drawn, crowded)
             with contextlib.suppress(OSError):
                 channel.send(("done", number, report, problem, at_fault, time.monotonic() - began))
             if not zygote.alive:
@@ -85,7 +93,7 @@ def _terminated(*_: object) -> None:
 
 
 def _decide(job: Job, number: int, channel: Connection, zygote: Zygote, references: References,
-            drawn: Seeds) -> tuple[Any, str | None, str]:
+            drawn: Seeds, crowded: bool) -> tuple[Any, str | None, str]:
     from assay.screen import screen_task
     from assay.verify import verify_task
 
@@ -103,7 +111,8 @@ def _decide(job: Job, number: int, channel: Connection, zygote: Zygote, referenc
                 channel.send(("phase", number, phase, done, total))
 
     try:
-        options = job.options
+        # the judges of a pool fill the machine; a second process of one candidate would compile everything again
+        options = replace(job.options, lanes=1) if crowded else job.options
         if job.kind == "screen":
             return screen_task(job.task, job.candidate, variant=job.variant, precision=job.precision,
                                device=options.device, target=options.target, timeout=options.timeout or 300.0,

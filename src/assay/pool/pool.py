@@ -23,6 +23,7 @@ ATTEMPTS = 2
 AHEAD = 4
 RECENT = 4
 START_SECONDS = 180.0
+IDLE_SECONDS = 3.0
 END_SECONDS = 10.0
 
 
@@ -38,13 +39,14 @@ class _Ticket:
 class _Judge:
     """One judge process, seen from the pool. Started and used by one thread, which it outlives by no moment."""
 
-    def __init__(self, number: int, sandbox: str, gpu: str | None) -> None:
+    def __init__(self, number: int, sandbox: str, gpu: str | None, crowded: bool) -> None:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "assay.pool.judge", str(theirs.fileno()), sandbox],
+            [sys.executable, "-m", "assay.pool.judge", str(theirs.fileno()), sandbox,
+             "crowded" if crowded else "alone"],
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
         theirs.close()
         self.number = number
@@ -80,8 +82,10 @@ class _Judge:
     def close(self) -> int:
         """End it; its exit status."""
         self.channel.close()
-        if self.process.poll() is None:
-            self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # one that waits for work ends by itself
+            return self.process.wait(IDLE_SECONDS)
+        self.kill()
         try:
             return self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -244,7 +248,7 @@ class Pool:
     def _start(self, number: int) -> tuple[_Judge | None, str]:
         """A new judge, ready; or none, and why."""
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
-        judge = _Judge(number, self.sandbox, gpu)
+        judge = _Judge(number, self.sandbox, gpu, self.workers > 1)
         with contextlib.suppress(EOFError, OSError):
             if judge.channel.poll(START_SECONDS) and judge.channel.recv()[0] == "ready":
                 self._warm[number] = judge.recent

@@ -29,6 +29,8 @@ from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
 RED_ZONE = 512
+ALLOCATION = 512
+"""Bytes that sizes of GPU memory are rounded up to by torch's allocator."""
 
 
 class _State:
@@ -230,6 +232,10 @@ class _Arena:
             return self.tensor(place)
         return torch.utils.dlpack.from_dlpack(tensor.detach())
 
+    def held(self) -> int:
+        """Bytes of the device that the copies take."""
+        return sum(_allocated(mirror.numel()) for _, mirror in self._mirrors)
+
     def write_back(self) -> None:
         """Copy what the device holds now into the shared memory."""
         for begin, mirror in self._mirrors:
@@ -324,7 +330,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                     tools.after_call(live)
                     kept.append([t.detach() for t in live])
             if "hold" in conditions:
-                tools.hold(traces.held(state.device) - _kept_bytes(kept, chunks, state.device), traces.descriptors())
+                tools.hold(traces.held(state.device) - _kept_bytes(kept, chunks, state.device)
+                           - arena.held(), traces.descriptors())
             if tile is not None:
                 break
         if header.get("late"):
@@ -385,7 +392,14 @@ def _collect(state: _State, outputs: Any, gradients: Any, seconds: float, calls:
 def _kept_bytes(kept: list[list[torch.Tensor]], chunks: list[memoryview], device: str) -> int:
     """Bytes on a device that this process itself keeps of earlier calls."""
     storages = {s.data_ptr(): s.nbytes() for outputs in kept for s in (t.untyped_storage() for t in outputs)}
-    return sum(storages.values()) + (sum(map(len, chunks)) if device == "cpu" else 0)
+    if device == "cpu":
+        return sum(storages.values()) + sum(map(len, chunks))
+    return sum(_allocated(size) for size in storages.values())
+
+
+def _allocated(size: int) -> int:
+    """Bytes that the allocator of a GPU hands out for a request."""
+    return size + -size % ALLOCATION
 
 
 def _overwrite(targets: list[torch.Tensor], values: list[torch.Tensor]) -> None:
