@@ -1,7 +1,10 @@
 """Whether a verdict can be forged: exploits, random frames, killed workers, leftovers, the cost of guards.
 
-    python benchmarks/isolation.py [--frames N] [--workers N] [--jobs hostile,cheats,frames,workers,cost]
+    python benchmarks/isolation.py [--frames N] [--workers N] [--jobs hostile,cheats,frames,workers,cost] [--part I/N]
+    python benchmarks/isolation.py --join PART.json PART.json ...
 
+It takes an hour; `--part` does every N-th of the exploits, and `--join` makes one result of several, which have to
+be of one commit.
 `exploits` counts candidates that attack the process or fake the work, `escaped` those that got a better label
 than they deserve; `twins` are right programs that look like them. Leaks are processes, descriptors, threads,
 directories and shared memory that were there afterwards and not before.
@@ -10,12 +13,14 @@ directories and shared memory that were there afterwards and not before.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +54,10 @@ def verify(zygote: Zygote, reference: Path, candidate: Path, **options: Any) -> 
     return verify_task(task, found, options=chosen, zygote=zygote)
 
 
-def hostile(zygote: Zygote) -> list[dict[str, Any]]:
+def hostile(zygote: Zygote, part: slice) -> list[dict[str, Any]]:
     """Every candidate that attacks the process, with little patience, and what it left."""
     rows = []
-    for name in NAMES:
+    for name in NAMES[part]:
         before = Traces.now(zygote)
         began = time.monotonic()
         report = verify(zygote, HOSTILE / "reference.py", HOSTILE / f"{name}.py", tier=EffortTier.QUICK,
@@ -65,19 +70,16 @@ def hostile(zygote: Zygote) -> list[dict[str, Any]]:
     return rows
 
 
-def cheats(zygote: Zygote) -> list[dict[str, Any]]:
+def cheats(zygote: Zygote, part: slice) -> list[dict[str, Any]]:
     """Every candidate that fakes the work, and its right twin."""
     rows = []
-    for reference in sorted(CHEATS.glob("*/reference.py")):
-        for path in sorted(reference.parent.glob("*.py")):
-            if path.name == "reference.py":
-                continue
-            twin = path.stem.endswith("_twin")
-            report = verify(zygote, reference, path)
-            rows.append({"kind": "twin" if twin else "cheat", "name": f"{reference.parent.name}/{path.stem}",
-                         "label": report.label.value,
-                         "reasons": sorted({f.reason.value for f in report.findings})})
-            print(f"{rows[-1]['name']:50} {'twin ' if twin else 'cheat'} {report.label.value}", flush=True)
+    for path in sorted(p for p in CHEATS.glob("*/*.py") if p.name != "reference.py")[part]:
+        twin = path.stem.endswith("_twin")
+        report = verify(zygote, path.parent / "reference.py", path)
+        rows.append({"kind": "twin" if twin else "cheat", "name": f"{path.parent.name}/{path.stem}",
+                     "label": report.label.value,
+                     "reasons": sorted({f.reason.value for f in report.findings})})
+        print(f"{rows[-1]['name']:50} {'twin ' if twin else 'cheat'} {report.label.value}", flush=True)
     return rows
 
 
@@ -167,14 +169,56 @@ def guard_cost(zygote: Zygote, repeats: int = 5) -> list[dict[str, Any]]:
     return rows
 
 
+def counted(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """What the rows of exploits and twins add up to."""
+    attacks = [r for r in rows if r["kind"] in ("hostile", "cheat")]
+    twins = [r for r in rows if r["kind"] == "twin"]
+    found: dict[str, float] = {}
+    if attacks:
+        found["exploits"] = len(attacks)
+        found["escaped"] = sum(Label(r["label"]) not in DESERVED for r in attacks)
+    if twins:
+        found["twins"] = len(twins)
+        found["twins_rejected"] = sum(r["label"] == Label.REJECTED.value for r in twins)
+    return found
+
+
+def join(paths: list[Path], out: Path | None) -> None:
+    """Write one result file of several that did a part each."""
+    parts = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    if len(commits := {part["commit"] for part in parts}) > 1:
+        raise SystemExit(f"parts of different commits: {', '.join(sorted(map(str, commits)))}")
+    rows = [row for part in parts for row in part["rows"] if row["kind"] != "sandbox"]
+    names = [(row["kind"], row["name"]) for row in rows]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise SystemExit(f"done by two parts: {twice[0][1]}")
+    metrics: dict[str, float] = {}
+    for part in parts:
+        metrics |= part["metrics"]
+    metrics |= counted(rows) | {"leaks": sum(part["metrics"]["leaks"] for part in parts)}
+    rows += [row for row in parts[0]["rows"] if row["kind"] == "sandbox"]
+    path = write_result("isolation", "cpu", metrics, rows, out=out)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record |= {"commit": parts[0]["commit"], "command": "; ".join(part["command"] for part in parts)}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {path}")
+
+
 def main() -> None:
     """Run the chosen parts, print a table and write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=1_000)
     parser.add_argument("--jobs", default="hostile,cheats,frames,workers,cost")
+    parser.add_argument("--part", default="1/1", help="I/N: every N-th of the exploits, from the I-th")
+    parser.add_argument("--join", type=Path, nargs="+", help="result files of parts")
     parser.add_argument("--out", type=Path, default=None)
     chosen = parser.parse_args()
+    if chosen.join:
+        join(chosen.join, chosen.out)
+        return
+    first, _, every = chosen.part.partition("/")
+    part = slice(int(first) - 1, None, int(every))
     jobs = chosen.jobs.split(",")
     rows: list[dict[str, Any]] = []
     metrics: dict[str, float] = {}
@@ -185,9 +229,9 @@ def main() -> None:
         verify(zygote, HOSTILE / "reference.py", HOSTILE / "sys_exit_zero.py", tier=EffortTier.QUICK,
                only=GATES)
         if "hostile" in jobs:
-            rows += hostile(zygote)
+            rows += hostile(zygote, part)
         if "cheats" in jobs:
-            rows += cheats(zygote)
+            rows += cheats(zygote, part)
         if "frames" in jobs:
             threads = threading.active_count()
             metrics["frames_fuzzed"] = chosen.frames
@@ -205,14 +249,7 @@ def main() -> None:
             metrics["guard_cost_ratio_largest"] = max(r["ratio"] for r in cost)
             rows += cost
         level = zygote.level().to_json()
-    attacks = [r for r in rows if r["kind"] in ("hostile", "cheat")]
-    twins = [r for r in rows if r["kind"] == "twin"]
-    if attacks:
-        metrics["exploits"] = len(attacks)
-        metrics["escaped"] = sum(Label(r["label"]) not in DESERVED for r in attacks)
-    if twins:
-        metrics["twins"] = len(twins)
-        metrics["twins_rejected"] = sum(r["label"] == Label.REJECTED.value for r in twins)
+    metrics |= counted(rows)
     leaks += sum(bool(r.get("leak")) for r in rows)
     metrics["leaks"] = leaks
     rows.append({"kind": "sandbox", "name": level["level"], "parts": level["parts"]})

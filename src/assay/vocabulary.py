@@ -111,6 +111,7 @@ class Reason(StrEnum):
     GRADIENT_SHAPE = "gradient_shape"
     GRADIENT_DTYPE = "gradient_dtype"
     GRADIENT_RAISED = "gradient_raised"
+    GRADIENT_UNASKED = "gradient_unasked"
     GRADIENT_NOT_ACCUMULATED = "gradient_not_accumulated"
     GRADIENT_NOT_REPEATABLE = "gradient_not_repeatable"
     GRADIENT_LAYOUT = "gradient_layout"

@@ -89,6 +89,18 @@ def test_a_forward_only_candidate_owes_nothing_under_auto_and_everything_under_t
     assert reasons(judged(zygote, body, alone, gradients="training")) == {Reason.SEVERED}
 
 
+@pytest.mark.parametrize(("mode", "wanted"), [("enable_grad()", {Reason.GRADIENT_UNASKED}),
+                                              ("set_grad_enabled(torch.is_grad_enabled())", set())])
+def test_an_output_holds_on_to_no_graph_while_gradients_are_off(zygote: Zygote, mode: str, wanted: set[Reason]) -> None:
+    body = "return torch.tanh(self.fc(x)), self.fc.bias"
+    init = "self.fc = nn.Linear(COLS, 4)"
+    task = parse_task(source("Model", "x", body, init) + TAIL.format(inputs=RANDOM))
+    own = parse_candidate(source("ModelNew", "x", f"with torch.{mode}:\n    {body}", init))
+    report = verify_task(task, own, zygote=zygote, contract=Contract(gradients="training"),
+                         options=Options(device="cpu", seed=9, only=("values", "gradients"), tier=EffortTier.QUICK))
+    assert reasons(report) == wanted
+
+
 def test_one_of_two_outputs_without_a_gradient_is_severed(zygote: Zygote) -> None:
     report = judged(zygote, "return x.exp(), x * 2", "return x.exp(), (x * 2).detach()", tier=EffortTier.QUICK)
     assert reasons(report) == {Reason.SEVERED}

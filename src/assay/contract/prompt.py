@@ -120,6 +120,10 @@ def _numerics(contract: Contract) -> Iterator[str]:
         yield "Products of float32 operands are exact IEEE products: no TF32 (`input_precision=\"ieee\"`)."
     yield ("Approximate intrinsics are allowed." if clause.fast_math
            else "No approximate intrinsics; a polynomial in place of a function has to be as accurate.")
+    if clause.autocast != "none":
+        dtype = {"bf16": "bfloat16", "fp16": "float16"}[clause.autocast]
+        yield (f"Under `torch.autocast` with {dtype}, outputs, their dtypes and gradients are the reference's as "
+               "well: mark a custom backward with `torch.amp.custom_fwd` and `custom_bwd`.")
     if clause.output_dtype == "any":
         yield "The output dtype is free."
     if _asked(contract, "reduction_order"):

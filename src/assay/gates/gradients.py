@@ -65,6 +65,7 @@ class Gradients:
             else:
                 verdict.decided += 1
                 verdict.findings += judge(record, owed)
+        verdict.findings += [found for record in records for found in _unasked(record)]
         if forward_only and not verdict.findings:
             note = "forward only: no output claims a gradient"
             note += ", although a backward is defined" if ctx.defines_backward else ""
@@ -103,6 +104,19 @@ def _obligation(ctx: Context) -> Obligation:
     bitwise = ctx.contract.determinism == "bitwise" and not (ctx.device == "cuda" and ctx.language == "torch")
     return Obligation(every=obliged(ctx), bitwise=bitwise, batched=batched,
                       nan=ctx.contract.exceptional.nan != "ignore")
+
+
+def _unasked(record: Record) -> list[Finding]:
+    """Outputs that hold on to a graph although gradients are off, but for parameters that are handed out."""
+    if record.probe.gate != "values" or record.probe.kind != "call" or not record.comparable:
+        return []
+    own = record.observation.facts.get("parameters") or []
+    return [
+        plain(record, Reason.GRADIENT_UNASKED, output.path, "no gradient under no_grad", "requires grad").model_copy(
+            update={"tier": Tier.VIOLATION, "attested_by": "worker"})
+        for call in record.observation.calls for output in call.outputs
+        if output.requires_grad and not any(begin <= output.storage_ptr < end for begin, end in own)
+    ]
 
 
 def _unstable(record: Record) -> bool:

@@ -78,6 +78,7 @@ REASONS: dict[Reason, str] = {
     Reason.GRADIENT_SHAPE: "gradient of the wrong shape",
     Reason.GRADIENT_DTYPE: "gradient of the wrong dtype",
     Reason.GRADIENT_RAISED: "the backward pass raised",
+    Reason.GRADIENT_UNASKED: "requires a gradient although gradients are off",
     Reason.GRADIENT_NOT_ACCUMULATED: "a gradient overwrites another instead of adding to it",
     Reason.GRADIENT_NOT_REPEATABLE: "same backward, other bits",
     Reason.GRADIENT_LAYOUT: "the gradient depends on the strides of grad_output",
