@@ -14,25 +14,23 @@ def allocate(sizes: dict[str, int], wanted: int) -> dict[str, int]:
 
     Never more than a stratum has; the sum is the smaller of `wanted` and of all there is.
     """
-    whole = sum(sizes.values())
-    wanted = min(wanted, whole)
-    names = sorted(name for name, size in sizes.items() if size)
-    if not names:
-        return {}
-    shares = {name: wanted * sizes[name] / whole for name in names}
-    taken = {name: int(shares[name]) for name in names}
-    if wanted >= len(names):
-        taken = {name: max(1, count) for name, count in taken.items()}
-    by_need = sorted(names, key=lambda name: (taken[name] - shares[name], name))
-    while (missing := wanted - sum(taken.values())) != 0:
-        step = 1 if missing > 0 else -1
-        for name in by_need if step > 0 else reversed(by_need):
-            low = 1 if wanted >= len(names) else 0
-            if low <= taken[name] + step <= sizes[name]:
-                taken[name] += step
-                break
-        by_need.sort(key=lambda name: (taken[name] - shares[name], name))
-    return taken
+    open_sizes = {name: size for name, size in sizes.items() if size}
+    wanted = min(wanted, sum(open_sizes.values()))
+    taken: dict[str, int] = {}
+    if wanted >= len(open_sizes):
+        # strata whose share is less than one get one; the others share what is left
+        while small := [n for n in open_sizes if (wanted - sum(taken.values())) * open_sizes[n]
+                        < sum(open_sizes.values())]:
+            taken.update(dict.fromkeys(small, 1))
+            open_sizes = {n: size for n, size in open_sizes.items() if n not in small}
+    left = wanted - sum(taken.values())
+    whole = sum(open_sizes.values())
+    shares = {name: left * size / whole for name, size in open_sizes.items()}
+    taken.update({name: int(share) for name, share in shares.items()})
+    by_remainder = sorted(shares, key=lambda name: (int(shares[name]) - shares[name], name))
+    for name in by_remainder[:wanted - sum(taken.values())]:
+        taken[name] += 1
+    return {name: count for name, count in sorted(taken.items()) if count}
 
 
 def draw(items: Iterable[tuple[str, T]], wanted: int, seed: int) -> list[T]:

@@ -19,6 +19,8 @@ from assay.audit.statistics import Rate, stratified
 from assay.audit.store import Kept, Store
 from assay.audit.summary import all_records
 from assay.audit.tables import RATE_COLUMNS, Table, rate_cells
+from assay.contract import Contract
+from assay.contract.toml import write as write_contract
 from assay.errors import InputError
 from assay.report.words import REASONS, printable
 from assay.vocabulary import Reason
@@ -41,12 +43,14 @@ class Entry:
         reference: source of the reference.
         candidate: source of the candidate.
         findings: every finding in one line each.
+        contract: the contract of its verdict as TOML; empty for the default one.
     """
 
     fields: dict[str, str]
     reference: str
     candidate: str
     findings: tuple[str, ...]
+    contract: str = ""
 
 
 def sample(store: Store, wanted: int, *, stratify: tuple[str, ...] = (), seed: int | None = None,
@@ -96,6 +100,11 @@ def _entry(store: Store, id: str, name: str, population: int) -> Entry:
     place = folder_of(kept)
     command = ["assay", "verify", f"{place}/reference.py", f"{place}/candidate.py", "--seed", str(report["seed"]),
                "--tier", report["tier"]]
+    command += ["--device", "cpu" if report["scope"] == "cpu-emulation" else "cuda"]
+    contract = Contract.from_data(report["contract"], id)
+    clauses = "" if contract == Contract() else write_contract(contract)
+    if clauses:
+        command += ["--contract", f"{place}/contract.toml"]
     if first:
         command += ["--only", first["slug"]]
     where = first.get("output") or ""
@@ -107,7 +116,7 @@ def _entry(store: Store, id: str, name: str, population: int) -> Entry:
         "where": where, "expected": _line(first.get("expected")), "got": _line(first.get("actual")),
         "replay": shlex.join(command), "human": "", "remark": ""}
     return Entry(fields, store.source(kept.reference) or "", store.source(kept.candidate) or "",
-                 tuple(_finding(f) for f in findings))
+                 tuple(_finding(f) for f in findings), clauses)
 
 
 def folder_of(kept: Kept) -> str:
@@ -145,6 +154,8 @@ def write(entries: list[Entry], target: Path) -> list[Path]:
             place.mkdir(parents=True, exist_ok=True)
             (place / "reference.py").write_text(entry.reference, encoding="utf-8")
             (place / "candidate.py").write_text(entry.candidate, encoding="utf-8")
+            if entry.contract:
+                (place / "contract.toml").write_text(entry.contract, encoding="utf-8")
         if target.suffix == ".md":
             target.write_text(as_markdown(entries), encoding="utf-8")
             return written

@@ -1,0 +1,332 @@
+"""An audit killed again and again against one left alone; the same on Ray; and the scheduler at 100,000 rows.
+
+Each step is one call, keeps what it found in DIR, and can be repeated:
+
+    python benchmarks/audit.py corpus DIR [--tasks 30] [--rows 320]
+    python benchmarks/audit.py whole DIR [-- options of `assay audit run`]
+    python benchmarks/audit.py killed DIR [--kills 10] [-- the same options]
+    python benchmarks/audit.py ray DIR [-- the same options]
+    python benchmarks/audit.py scale DIR [--rows 100000]
+    python benchmarks/audit.py result DIR
+
+The corpus is the package's own kernels and their mutants. `killed` ends the command with SIGKILL after a random
+number of results, as often as asked, and lets the last one end. Every step takes `--seconds S`: the time after
+which it stops as Ctrl-C would, to be called again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from common import write_result
+
+ROW_WISE = (
+    "bias_silu", "center_rows", "clamp", "elu", "gelu", "gelu_tanh", "hardswish", "leaky_relu", "log_softmax",
+    "logsumexp", "min_max", "mish", "relu", "residual_add", "row_abs_sum", "row_mean", "row_min", "row_norm",
+    "row_var", "sigmoid", "silu", "softmax", "softplus", "swiglu", "tanh", "l2_normalize", "rms_norm", "kl_div",
+    "mse", "mean_var", "glu", "row_max", "row_sum", "square", "gather_rows",
+)
+"""Operators whose kernels cost little under emulation, tried first."""
+
+
+def make_corpus(folder: Path, tasks: int, rows: int) -> None:
+    """Write `corpus.jsonl`: right kernels and mutants of them, as even over the tasks as they allow."""
+    from assay.corpus import entry, names
+    from assay.mutants import OPERATORS, mutants_of
+
+    chosen = [n for n in ROW_WISE if n in names()]
+    chosen = [*chosen, *(n for n in names() if n not in chosen)][:tasks]
+    queues = []
+    for name in chosen:
+        one = entry(name)
+        kinds = {o.name: o.kind.value for o in OPERATORS}
+        # a mutant that never ends costs its whole budget and tells nothing about the audit
+        mutants = [m for m in mutants_of(name, one.kernel, most=2) if kinds[m.operator] != "resource"]
+        queues.append([(one, "right", one.kernel, "right"),
+                       *((one, f"{m.operator}-{m.number}", m.source, m.kind.value) for m in mutants)])
+    taken = [q for turn in itertools.zip_longest(*queues) for q in turn if q is not None][:rows]
+    generator = random.Random(7)
+    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as out:
+        for one, name, source, kind in sorted(taken, key=lambda t: (t[0].name, t[1])):
+            out.write(json.dumps({
+                "id": f"{one.name}/{name}", "task": one.name, "reference": one.reference, "candidate": source,
+                "generator": kind, "created": f"2026-{1 + generator.randrange(6):02d}-15",
+                "speedup": round(generator.uniform(0.3, 3.0), 2)}) + "\n")
+    print(f"{len(taken)} candidates of {len(chosen)} tasks")
+
+
+def start(folder: Path, name: str, extra: list[str]) -> subprocess.Popen[bytes]:
+    """The command, in a process group of its own."""
+    command = [sys.executable, "-m", "assay", "audit", "run", str(folder / "corpus.jsonl"), "-o", str(folder / name),
+               *extra]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def results_of(folder: Path) -> int:
+    """How many results an audit has kept; 0 before it is there."""
+    from assay.audit.store import Store
+    from assay.errors import InputError
+
+    try:
+        with Store(folder) as store:
+            return store.results()
+    except InputError:
+        return 0
+
+
+def finished(folder: Path) -> bool:
+    """Whether an audit's tables hold everything and nothing is left to run."""
+    from assay.audit.outcome import Status
+    from assay.audit.store import Store
+    from assay.audit.summary import summarise
+
+    with Store(folder) as store:
+        return summarise(store).statuses[Status.PENDING.value] == 0
+
+
+def state(folder: Path, **changes: Any) -> dict[str, Any]:
+    """What the steps have found so far, with these changes kept."""
+    file = folder / "state.json"
+    data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    if changes:
+        data.update(changes)
+        file.write_text(json.dumps(data, indent=1))
+    return data
+
+
+def follow(process: subprocess.Popen[bytes], seconds: float, stop: Any = None) -> str:
+    """Wait for the command: `ended`, `stopped` when the time is up, or `killed` when `stop()` says so."""
+    deadline = time.monotonic() + seconds
+    try:
+        while process.poll() is None:
+            if stop is not None and stop():
+                process.kill()
+                process.wait()
+                return "killed"
+            if time.monotonic() > deadline:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+                return "stopped"
+            time.sleep(0.05)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+    if process.returncode != 0:
+        sys.exit(f"the audit ended with status {process.returncode}")
+    return "ended"
+
+
+def whole(folder: Path, seconds: float, extra: list[str], name: str = "whole") -> None:
+    """One audit, left alone. A run that the time ends is not left alone, and is said to be in parts."""
+    began, before = time.monotonic(), results_of(folder / name)
+    how = follow(start(folder, name, extra), seconds)
+    spent = state(folder).get(f"{name}_s", 0.0) + time.monotonic() - began
+    parts = state(folder).get(f"{name}_parts", 0) + 1
+    state(folder, **{f"{name}_s": spent, f"{name}_parts": parts, "options": extra})
+    print(f"{name}: {how} after {spent:.0f} s in {parts} parts, {results_of(folder / name) - before} results")
+
+
+def killed(folder: Path, kills: int, seconds: float, extra: list[str]) -> None:
+    """The same audit, killed after random numbers of results."""
+    from assay.audit.store import Store
+
+    began = time.monotonic()
+    with Store(folder / "whole") as store:
+        total = store.results()
+    cuts = sorted(random.Random(13).sample(range(1, total), kills))
+    done = list(state(folder).get("killed_at", []))
+    spent = float(state(folder).get("killed_s", 0.0))
+    while True:
+        left = seconds - (time.monotonic() - began)
+        cut = cuts[len(done)] if len(done) < kills else None
+        stop = None if cut is None else (lambda cut=cut: results_of(folder / "killed") >= cut)
+        how = follow(start(folder, "killed", extra), max(1.0, left), stop)
+        if how == "killed":
+            done.append(results_of(folder / "killed"))
+        state(folder, killed_at=done, killed_s=spent + time.monotonic() - began)
+        print(f"{how} at {results_of(folder / 'killed')} of {total} results, {len(done)} kills")
+        if how != "killed":
+            return
+
+
+def outcomes(folder: Path) -> dict[tuple[str, str], str]:
+    """Every result of an audit as text, times left out."""
+    from assay.audit.store import Store
+
+    found = {}
+    with Store(folder) as store:
+        for row in store.rows(chosen=True):
+            for kind, (outcome, _) in store.outcomes(row.id).items():
+                report = outcome["report"]
+                if report is not None:
+                    report.pop("timing")
+                found[row.id, kind] = json.dumps(outcome, sort_keys=True)
+    return found
+
+
+def doubled(folder: Path) -> int:
+    """Rows that the tables hold more than once."""
+    import pyarrow.parquet as parquet
+
+    ids = parquet.read_table(folder / "rows.parquet", columns=["id"])["id"].to_pylist()
+    return len(ids) - len(set(ids))
+
+
+def compared(first: Path, second: Path) -> dict[str, Any]:
+    """Two audits, result by result."""
+    a, b = outcomes(first), outcomes(second)
+    return {"lost": len(a.keys() - b.keys()), "more": len(b.keys() - a.keys()), "doubled": doubled(second),
+            "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
+
+
+class Stub:
+    """A backend that answers at once with one ready report: what is left is the scheduler's own cost."""
+
+    workers = 8
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def submit(self, job: Any) -> Future[Any]:
+        """Answer."""
+        from assay.pool import Done
+
+        future: Future[Any] = Future()
+        future.set_result(Done(job, self._report, None, "", 0.0))
+        return future
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def scale(folder: Path, rows: int) -> None:
+    """The scheduler alone: rows a second, and memory as the audit grows."""
+    from assay.audit.corpus import Corpus, CorpusRow
+    from assay.audit.outcome import Checks
+    from assay.audit.run import open_audit, run_audit
+    from assay.audit.settings import Settings
+    from assay.audit.store import Store
+    from assay.report.model import Report
+
+    with Store(folder / "whole") as store:
+        kept = next(row for row in store.rows(chosen=True) if store.verdicts(row.id).get("battery") == "rejected")
+        report = Report.model_validate(store.outcomes(kept.id)["battery"][0]["report"])
+        reference, candidate = store.source(kept.reference) or "", store.source(kept.candidate) or ""
+
+    def corpus() -> Any:
+        for number in range(rows):
+            yield CorpusRow(f"row-{number}", f"{reference}\n# task {number // 100}\n",
+                            f"{candidate}\n# candidate {number}\n", op_class="elementwise")
+
+    target = folder / f"scale-{rows}"
+    memory: list[tuple[int, float]] = []
+    began = time.monotonic()
+    with Store(target, write=True) as store:
+        settings = open_audit(store, Corpus(target, "made", corpus, str(rows)),
+                              Settings(checks=Checks("battery"), seed=1, device="cpu"))
+        read = time.monotonic() - began
+        began = time.monotonic()
+
+        def show(progress: Any) -> None:
+            if progress.done % max(1, rows // 20) == 0:
+                memory.append((progress.done, _resident()))
+
+        ended = run_audit(store, settings, Stub(report), show)
+        ran = time.monotonic() - began
+        held = store.results()
+    tenth = next(m for done, m in memory if done >= rows // 10)
+    state(folder, scale={"rows": ended.done, "results": held, "read_s": round(read, 1), "run_s": round(ran, 1),
+                         "per_second": round(rows / ran, 1), "mib_at_a_tenth": round(tenth, 1),
+                         "mib_at_the_end": round(memory[-1][1], 1), "peak_mib": round(_peak(), 1)})
+    print(state(folder)["scale"])
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def result(folder: Path, device: str, gpus: int) -> None:
+    """Put everything together and write the result file."""
+    from assay.audit.store import Store
+    from assay.audit.summary import summarise
+
+    found = state(folder)
+    against = compared(folder / "whole", folder / "killed")
+    with Store(folder / "whole") as store:
+        counted = summarise(store)
+        tasks = len({row.task_key for row in store.rows(chosen=True)})
+    metrics: dict[str, float] = {
+        "candidates": counted.rows, "tasks": tasks, "kills": len(found["killed_at"]),
+        "rows_lost": against["lost"], "rows_doubled": against["doubled"] + against["more"],
+        "rows_different": len(against["different"]),
+        "per_minute": round(60 * counted.rows / found["whole_s"], 1), "parts": found["whole_parts"], "gpus": gpus,
+        "killed_s": round(found["killed_s"], 1), "whole_s": round(found["whole_s"], 1),
+        "rejected": counted.whole.rejected, "decided": counted.whole.decided,
+    }
+    rows: list[dict[str, Any]] = [
+        {"step": "whole", "options": found["options"], "statuses": dict(counted.statuses)},
+        {"step": "killed", "at": found["killed_at"], "different": against["different"]},
+    ]
+    if (folder / "ray").exists() and finished(folder / "ray"):
+        ray = compared(folder / "whole", folder / "ray")
+        metrics["ray_equal"] = float(not (ray["lost"] or ray["more"] or ray["doubled"] or ray["different"]))
+        metrics["ray_per_minute"] = round(60 * counted.rows / found["ray_s"], 1)
+        rows.append({"step": "ray", **ray})
+    if "scale" in found:
+        metrics.update({f"scale_{name}": value for name, value in found["scale"].items()})
+    path = write_result("audit", device, metrics, rows)
+    print(json.dumps(metrics, indent=1), path)
+
+
+def main() -> None:
+    """One step."""
+    arguments = sys.argv[1:]
+    extra = arguments[arguments.index("--") + 1:] if "--" in arguments else []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("corpus", "whole", "killed", "ray", "scale", "result"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tasks", type=int, default=30)
+    parser.add_argument("--rows", type=int, default=None)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--gpus", type=int, default=0)
+    options = parser.parse_args(arguments[:arguments.index("--")] if "--" in arguments else arguments)
+    folder: Path = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    settings = ["--seed", "17", "--both", "--device", options.device, *extra]
+    if options.step == "corpus":
+        make_corpus(folder, options.tasks, options.rows or 320)
+    elif options.step == "whole":
+        whole(folder, options.seconds, settings)
+    elif options.step == "killed":
+        killed(folder, options.kills, options.seconds, settings)
+    elif options.step == "ray":
+        whole(folder, options.seconds, [*settings, "--backend", "ray"], "ray")
+    elif options.step == "scale":
+        scale(folder, options.rows or 100_000)
+    else:
+        result(folder, options.device, options.gpus)
+
+
+if __name__ == "__main__":
+    main()
