@@ -52,8 +52,8 @@ HANG_SECONDS = 60.0
 
 _VALUES = {Reason.VALUE, Reason.INDEX, Reason.INTEGER, Reason.PRECISION_TF32, Reason.PRECISION_BF16,
            Reason.PRECISION_FP16, Reason.PRECISION_FAST_MATH, Reason.NARROW_ACCUMULATOR, Reason.NAN_SWALLOWED,
-           Reason.NAN_MINTED, Reason.INF_SIGN, Reason.INF_SWALLOWED, Reason.INF_MINTED, Reason.LEAKED, Reason.DEPENDS_ON_HISTORY,
-           Reason.STALE_RESULT, Reason.DEPENDS_ON_ADDRESS}
+           Reason.NAN_MINTED, Reason.INF_SIGN, Reason.INF_SWALLOWED, Reason.INF_MINTED, Reason.LEAKED,
+           Reason.DEPENDS_ON_HISTORY, Reason.STALE_RESULT, Reason.DEPENDS_ON_ADDRESS}
 _CHECKS: dict[str, set[Reason]] = {
     "values": _VALUES,
     "form": {Reason.SHAPE, Reason.DTYPE, Reason.DEVICE, Reason.STRIDES, Reason.STRUCTURE},

@@ -186,16 +186,21 @@ def accounting(seen: Fingerprint, compared: Sequence[Compared]) -> str | None:
     """The lower mode that accounts for all that is wrong in one call, so that nothing else can be; None without.
 
     Stricter than `explanation`, which names what a residual looks like: an error that a mode would merely allow
-    may be a fault of that size. Evidence is a prediction that leaves nothing over; results that all are numbers
-    of a half format, and within its rounding; or, for approximate intrinsics, that the source names them.
+    may be a fault of that size. Evidence is a prediction that leaves nothing over; results that are all numbers of
+    a half format, off by one rounding or by what looks like the noise of a half accumulator; or, for approximate
+    intrinsics, that the source names them, and noise.
     """
     for mode in (seen.mode, *MODE_REASON):
         if mode in seen.accounted:
             return mode
     wrong = [c for c in compared if not c.result.ok]
+    halves = (("fp16", torch.float16), ("bf16", torch.bfloat16))
+    for name, dtype in halves:
+        if all(_is_rounded_to(c, dtype) and _within_half(c, dtype) for c in wrong):
+            return name
     if any(follows_result(c) for c in wrong):
         return None
-    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
+    for name, dtype in halves:
         allowed = seen.identifiable.get(f"{name}_accumulate") and seen.ratios.get(f"{name}_accumulate", math.inf) <= 1.0
         if allowed and all(_is_rounded_to(c, dtype) and _is_noise(c) for c in wrong):
             return f"{name}_accumulate"
@@ -210,8 +215,18 @@ def _is_rounded_to(compared: Compared, dtype: torch.dtype) -> bool:
         return False
     use = compared.truth.decided & torch.isfinite(actual)
     seen, right = actual[use].double(), compared.truth.y[use].float()
-    finer = (right != right.to(dtype).float()).double().mean()
+    moved = (actual[use] - right).abs() > compared.truth.tolerance[use]
+    finer = (right != right.to(dtype).float())[moved].double().mean()
     return bool((seen == seen.to(dtype).double()).all()) and bool(finer > 0.5)
+
+
+def _within_half(compared: Compared, dtype: torch.dtype) -> bool:
+    """Whether a result is off by no more than one rounding to a half format, beside what is granted anyway."""
+    truth, info = compared.truth, torch.finfo(dtype)
+    error = (compared.output.tensor.double() - truth.y).abs()
+    rounding = torch.clamp(0.5 * info.eps * truth.magnitude, min=0.5 * info.smallest_normal * info.eps)
+    use = truth.decided & torch.isfinite(truth.y)
+    return bool((error[use] <= (rounding + truth.tolerance)[use]).all())
 
 
 def _is_noise(compared: Compared) -> bool:
