@@ -94,6 +94,7 @@ def count(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_is_finished_and_says_so(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "stopped"
     process = start_audit(small.parent / "corpus.jsonl", out)
