@@ -46,7 +46,7 @@ class _State:
         self.module: Any = None
         self.entry: Callable[..., Any] | None = None
         self.instances: dict[str, tuple[tuple[Any, ...], dict[str, Any], dict[str, torch.Tensor], dict[str, Any]]] = {}
-        self.watched: dict[str, Any] = {}
+        self.watched: dict[str, dict[str, Any]] = {}
         self.changed = integrity.changed
         self.threads: frozenset[str] = frozenset()
         self.environment: dict[str, str] = {}

@@ -47,31 +47,28 @@ def _spaces() -> list[tuple[str, Any]]:
     return spaces
 
 
-def snapshot() -> dict[str, Any]:
-    """The callables that are watched, by dotted name. Holding them keeps their identities."""
-    seen: dict[str, Any] = {}
-    for prefix, space in _spaces():
-        for name, value in list(vars(space).items()):
-            if callable(value) or isinstance(value, staticmethod | classmethod | property):
-                seen[f"{prefix}.{name}"] = value
-    return seen
+def snapshot() -> dict[str, dict[str, Any]]:
+    """The callables that are watched, by where they are and name. Holding them keeps their identities."""
+    return {prefix: {name: value for name, value in list(vars(space).items())
+                     if callable(value) or isinstance(value, staticmethod | classmethod | property)}
+            for prefix, space in _spaces()}
 
 
-def changed(before: dict[str, Any]) -> list[str]:
+def changed(before: dict[str, dict[str, Any]]) -> list[str]:
     """Dotted names that hold another object now; what was only added, and hides nothing, is not counted."""
-    spaces = dict(_spaces())
     found = []
-    for dotted, value in before.items():
-        prefix, name = dotted.rsplit(".", 1)
-        if prefix in spaces:
-            now = vars(spaces[prefix]).get(name)
+    for prefix, space in _spaces():
+        # what was imported since has nothing to be compared with
+        if (kept := before.get(prefix)) is None:
+            continue
+        live = vars(space)
+        for name, value in kept.items():
+            now = live.get(name)
             if now is not value and not _by_compiler(now, value):
-                found.append(dotted)
-    for prefix, space in spaces.items():
+                found.append(f"{prefix}.{name}")
         if isinstance(space, type):
-            found += [f"{prefix}.{name}" for name, value in list(vars(space).items())
-                      if callable(value) and f"{prefix}.{name}" not in before
-                      and any(name in vars(base) for base in space.__mro__[1:])]
+            found += [f"{prefix}.{name}" for name, value in list(live.items())
+                      if name not in kept and callable(value) and any(name in vars(b) for b in space.__mro__[1:])]
     return sorted(found)
 
 
