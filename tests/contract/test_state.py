@@ -29,16 +29,19 @@ OWN_PARAMETERS = '''class ModelNew(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(7)), nn.Parameter(torch.zeros(7))
 
     def forward(self, x):
-        return F.batch_norm(x, None, None, self.weight, self.bias, True)
+        fresh = (None, None) if self.training else (torch.zeros_like(self.bias), torch.ones_like(self.bias))
+        return F.batch_norm(x, *fresh, self.weight, self.bias, self.training)
 '''
 STATISTICS = "self.norm.running_mean, self.norm.running_var"
-IN_PLACE = f"F.batch_norm(x, {STATISTICS}, self.norm.weight, self.norm.bias, True, MOMENTUM)"
+IN_PLACE = f"F.batch_norm(x, {STATISTICS}, self.norm.weight, self.norm.bias, self.training, MOMENTUM)"
+NEVER = f"F.batch_norm(x, *((None, None) if self.training else ({STATISTICS})), self.norm.weight, self.norm.bias, " \
+        "self.training)"
 BOTH = {"buffer norm.running_mean", "buffer norm.running_var"}
 CANDIDATES = {
     "the reference": ("self.norm(x)", set()),
     "statistics kept without the counter": (IN_PLACE.replace("MOMENTUM", "0.1"), set()),
     "statistics with another momentum": (IN_PLACE.replace("MOMENTUM", "0.3"), BOTH),
-    "statistics never kept": ("F.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)", BOTH),
+    "statistics never kept": (NEVER, BOTH),
     "no buffers at all": (None, set()),
 }
 
