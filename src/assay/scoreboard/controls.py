@@ -48,8 +48,8 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
     "softmax_row": (("exp", "wide = x.float()\nweights = (wide - wide.amax(dim=1, keepdim=True)).exp()\n"
                      "return (weights / weights.sum(dim=1, keepdim=True)).to(x.dtype)"),
                     ("via logarithm", "return torch.log_softmax(x.float(), dim=1).exp().to(x.dtype)")),
-    "log_softmax": (("logsumexp", "wide = x.float()\n"
-                     "return (wide - torch.logsumexp(wide, dim=1, keepdim=True)).to(x.dtype)"),),
+    "log_softmax": (("shifted", "wide = x.float()\nwide = wide - wide.amax(dim=1, keepdim=True)\n"
+                     "return (wide - wide.exp().sum(dim=1, keepdim=True).log()).to(x.dtype)"),),
     "l2_normalize": (("quotient", "wide = x.float()\n"
                       "norm = wide.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-6)\n"
                       "return (wide / norm).to(x.dtype)"),),
