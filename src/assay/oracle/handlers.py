@@ -14,6 +14,7 @@ from torch._decomp import decomposition_table
 
 from assay.oracle import (
     rules_attention,
+    rules_bins,
     rules_distance,
     rules_linalg,
     rules_pointwise,
@@ -38,6 +39,7 @@ from assay.oracle.replay import (
 
 REGISTERED = (
     rules_attention,
+    rules_bins,
     rules_distance,
     rules_linalg,
     rules_pointwise,
