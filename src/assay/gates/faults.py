@@ -14,6 +14,8 @@ from assay.vocabulary import Reason, Tier
 MEMORY_SHARE = 256
 LEAKED_BYTES = 4096
 """Bytes by which each call has to add to what is held before they count as leaked."""
+LAUNCH_BYTES = 2048
+"""Bytes that the verifier itself may keep of one launch of a kernel."""
 LEAK_CALLS = 4
 """Calls in a row, the last ones of a long history, that have to add to what is held."""
 
@@ -87,7 +89,8 @@ class Faults:
             if not all(type(n) is int and n >= 0 for n in counts):
                 continue
             steps = [int(b) - int(a) for a, b in itertools.pairwise(counts)][len(counts) // 2:]
-            if len(steps) >= LEAK_CALLS - 1 and min(steps) >= least:
+            launches = max(int(seen.get("launches") or 0) for seen in per_call) if name == "held" else 0
+            if len(steps) >= LEAK_CALLS - 1 and min(steps) >= least + LAUNCH_BYTES * launches:
                 what = f"{min(steps):,} bytes" if name == "held" else f"{min(steps)} descriptors"
                 found.append(Finding(
                     gate=self.id, slug=self.slug, reason=Reason.LEAK, tier=Tier.VIOLATION, tolerance_free=True,
