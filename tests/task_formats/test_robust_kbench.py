@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from assay.errors import InputError
-from assay.task.formats import detect, load
-from assay.task.model import parse_candidate
-from assay.vocabulary import Label
+from assay.report.model import Report
+from assay.run.process import Zygote
+from assay.task.formats import Loaded, detect, load
+from assay.task.formats.loaded import parse
+from assay.task.formats.robust_kbench_backward import candidate as backward_candidate
+from assay.task.model import Candidate, parse_candidate
+from assay.verify import Options, verify_task
+from assay.vocabulary import EffortTier, Label, Reason
 
 FORWARD = '''
 import torch
@@ -82,7 +88,85 @@ def test_without_configurations_defaults_are_the_native_sizes(tree):
     assert any("config_forward.json" in note for note in loaded.notes)
 
 
+BACKWARD = FORWARD + """
+
+class AutogradFunction(torch.autograd.Function):
+    backward_fn = None
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        ctx.save_for_backward(x, weight)
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return AutogradFunction.backward_fn(grad_output, x, weight)
+"""
+KERNEL_BACKWARD = """#include <torch/extension.h>
+std::vector<torch::Tensor> backward(torch::Tensor g, torch::Tensor x, torch::Tensor w) { return {g, x, w}; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("backward", &backward); }
+"""
+RIGHT = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def column_sum_kernel(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
+    col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for row in range(rows):
+        total += tl.load(x_ptr + row * cols + col, mask=col < cols, other=0.0)
+    tl.store(y_ptr + col, total, mask=col < cols)
+
+
+def backward_fn(grad_output, x, weight):
+    g = grad_output.contiguous()
+    rows, cols = g.shape
+    db = torch.empty(cols, dtype=g.dtype, device=g.device)
+    column_sum_kernel[(triton.cdiv(cols, 32),)](g, db, rows, cols, BLOCK=32)
+    return g @ weight, g.t() @ x, db
+"""
+
+
+def trained(zygote: Zygote, loaded: Loaded, source: str) -> Report:
+    candidate = written(loaded, source)
+    return verify_task(loaded.task, candidate, contract=loaded.contract, zygote=zygote,
+                       options=Options(device="cpu", tier=EffortTier.QUICK, only=("values", "gradients"), seed=3))
+
+
+def written(loaded: Loaded, source: str) -> Candidate:
+    assert loaded.task.path is not None
+    file = Path(loaded.task.path).with_name("kernel.py")
+    file.write_text(source, encoding="utf-8")
+    return backward_candidate(file, parse(BACKWARD, "func_backward.py"))
+
+
+def test_a_backward_is_a_task_of_its_own_whose_gradients_a_kernel_owes(tree, zygote):
+    forward, backward = load(tree({"func_forward.py": FORWARD, "func_backward.py": BACKWARD,
+                                   "forward.cu": KERNEL, "backward.cu": KERNEL_BACKWARD}))
+    assert [c.id for c in forward.candidates] == ["forward"]
+    assert [c.id for c in backward.candidates] == ["backward"]
+    assert backward.task.id.endswith("-backward")
+    assert (backward.contract.gradients, backward.contract.provenance) == ("training", "none")
+    assert not trained(zygote, backward, RIGHT).findings
+    mean = trained(zygote, backward, RIGHT.replace("@ weight, g.t() @ x, db", "@ weight, g.t() @ x, db / rows"))
+    assert {(f.reason, f.output) for f in mean.findings} == {(Reason.GRADIENT_VALUE, "grad parameter:fc.bias")}
+    short = trained(zygote, backward, RIGHT.replace("@ x, db", "@ x, None"))
+    assert {(f.reason, f.output) for f in short.findings} == {(Reason.GRADIENT_MISSING, "parameter:fc.bias")}
+
+
+def test_a_backward_may_come_alone(tree):
+    root = tree({"func_backward.py": BACKWARD})
+    assert detect(root) == "robust-kbench"
+    (loaded,) = load(root)
+    assert any("config_backward.json" in note for note in loaded.notes)
+
+
 @pytest.mark.parametrize(("files", "says"), [
+    ({"func_backward.py": FORWARD}, "no `AutogradFunction`"),
     ({"func_forward.py": "def get_inputs(): return []"}, "no `Model`"),
     ({"func_forward.py": FORWARD, "config_forward.json": "{"}, "not valid JSON"),
     ({"func_forward.py": FORWARD, "config_forward.json": '{"multi_input_configs": 3}'}, "list of tables"),

@@ -75,7 +75,7 @@ def _root(path: Path) -> Path | None:
         return path if detect(path) is not None else None
     if path.suffix == ".json":
         return next((p.parent for p in path.parents if p.name == "definitions"), None)
-    telling = path.name in ("task.yml", "reference.py", "func_forward.py")
+    telling = path.name in ("task.yml", "reference.py", "func_forward.py", "func_backward.py")
     return path.parent if telling and path.is_file() and detect(path.parent) in ("popcorn", "robust-kbench") else None
 
 

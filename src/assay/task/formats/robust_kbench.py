@@ -22,20 +22,27 @@ from assay.task.formats.loaded import (
     read_json,
     read_text,
 )
+from assay.task.formats.robust_kbench_backward import FILE as BACKWARD
+from assay.task.formats.robust_kbench_backward import is_backward, load_backward
 from assay.task.model import Candidate, parse_candidate, parse_task
 
 NAME = "robust-kbench"
-_LISTS = ("single_input_configs", "multi_input_configs"), ("single_init_configs", "multi_init_configs")
+LISTS = ("single_input_configs", "multi_input_configs"), ("single_init_configs", "multi_init_configs")
 
 
 def recognises(path: Path) -> bool:
-    """Whether a folder holds `func_forward.py`."""
-    return (path / "func_forward.py").is_file()
+    """Whether a folder holds `func_forward.py` or `func_backward.py`."""
+    return (path / "func_forward.py").is_file() or (path / BACKWARD).is_file()
 
 
 def load(path: Path) -> tuple[Loaded, ...]:
-    """The task at each combination of input and constructor configurations. Raises InputError."""
+    """The task at each combination of input and constructor configurations, the forward before the backward.
+
+    Raises InputError.
+    """
     file = path / "func_forward.py"
+    if not file.is_file():
+        return load_backward(path)
     where = str(file)
     tree = parse(read_text(file), where)
     maker = has_function(tree, "get_inputs")
@@ -46,19 +53,18 @@ def load(path: Path) -> tuple[Loaded, ...]:
     config_file = path / "config_forward.json"
     config = read_json(config_file) if config_file.is_file() else {}
     notes = [] if config else ["no config_forward.json: the defaults of get_inputs are the native sizes"]
-    if (path / "func_backward.py").is_file():
-        notes.append("func_backward.py is not used: gradients are checked against the reference's own")
-    inputs, inits = (_configs(config, names, str(config_file)) for names in _LISTS)
-    shared = _configs(config, ("single_shared_configs", "multi_shared_configs"), str(config_file))
-    candidates = tuple(_candidate(file, tree) for file in sorted(path.glob("*.cu")))
+    inputs, inits = (configs(config, names, str(config_file)) for names in LISTS)
+    shared = configs(config, ("single_shared_configs", "multi_shared_configs"), str(config_file))
+    candidates = tuple(_candidate(file, tree) for file in sorted(path.glob("*.cu"))
+                       if not is_backward(read_text(file)))
     found = []
     for (i, given), (j, init) in itertools.product(enumerate(inputs), enumerate(inits)):
         common = shared[(i * len(inits) + j) % len(shared)]
-        source = _source(tree, maker, {**given, **common}, {**init, **common}, where)
+        text = source(tree, maker, {**given, **common}, {**init, **common}, where)
         name = path.name if len(inputs) * len(inits) == 1 else f"{path.name}-{i}-{j}"
         found.append(
             Loaded(
-                parse_task(source, path=where, id=name),
+                parse_task(text, path=where, id=name),
                 candidates,
                 Contract(),
                 NAME,
@@ -67,10 +73,10 @@ def load(path: Path) -> tuple[Loaded, ...]:
                 lambda found: _candidate(found, tree),
             )
         )
-    return tuple(found)
+    return (*found, *load_backward(path))
 
 
-def _configs(config: Any, names: tuple[str, str], where: str) -> list[dict[str, Any]]:
+def configs(config: Any, names: tuple[str, str], where: str) -> list[dict[str, Any]]:
     """The multiple configurations where there are any, else the single ones, else one that is empty."""
     for name in reversed(names):
         value = config.get(name) if isinstance(config, dict) else None
@@ -82,7 +88,7 @@ def _configs(config: Any, names: tuple[str, str], where: str) -> list[dict[str, 
     return [{}]
 
 
-def _source(
+def source(
     tree: ast.Module, maker: ast.FunctionDef, given: Mapping[str, Any], init: Mapping[str, Any], where: str
 ) -> str:
     """Text in the usual form: the file itself, its `get_inputs` renamed and called with integers by name."""
