@@ -1,5 +1,8 @@
 """How good the oracle is, and what it costs: right and wrong implementations, operators covered, replay time.
 
+    python benchmarks/oracle.py                  # everything; what is finished is kept under build/oracle
+    python benchmarks/oracle.py --seconds 540    # stop after nine minutes; the same command goes on there
+
 Prints tables and writes benchmarks/results/oracle.DEVICE.json; on the CPU also opinfo.cpu.json beside it, one
 row per operator of PyTorch's database and dtype. Metrics:
 
@@ -12,6 +15,8 @@ row per operator of PyTorch's database and dtype. Metrics:
   replay_cost_ratio_products is the median over tasks that are mostly products; that to the exact run
   compares with a replay without perturbed runs, which also goes operator by operator.
 - cached_truth_ms, cached_truth_ms_worst: time of a truth that the cache holds, the judge's side included.
+- cached_probe_ms, _mean, _worst: what the oracle adds to one probe of a standard verification whose truths the
+  cache holds, over every probe planned for the example tasks; cached_probes: how many.
 - opinfo_modelled_share: share of the database's deterministic operators, by operator and dtype, whose
   replay had a model for everything.
 """
@@ -20,6 +25,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
+import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -37,12 +45,18 @@ from assay import oracle, pages
 from assay.calibration.calibrate import calibrate
 from assay.calibration.cli import controls_table, faults_table, summary
 from assay.calibration.opinfo import Coverage, coverage
+from assay.contract import Contract
+from assay.gates import BATTERY, Context
+from assay.oracle import memory
 from assay.oracle.cache import TruthCache
+from assay.planning import chosen_gates, make_plan
 from assay.probe.model import Draw
+from assay.run.lanes import Budget, Run
 from assay.run.process import Zygote
 from assay.run.reference import ReferenceSession
 from assay.task import load_task
-from common import write_result
+from assay.vocabulary import EffortTier
+from common import ROOT, write_result
 
 COST_REPEATS = 5
 CACHED_TASKS = ("softmax", "layer_norm", "cross_entropy", "linear_gelu")
@@ -57,42 +71,116 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--part", type=int, default=None, help="about one control and one fault in this many")
     parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--seconds", type=float, default=None, help="stop after about so long")
+    parser.add_argument("--fresh", action="store_true", help="forget what is finished")
     options = parser.parse_args()
     device = options.device
     torch.set_num_threads(1)
+    memory.keep_freed()
     console = Console()
+    deadline = time.monotonic() + options.seconds if options.seconds is not None else float("inf")
+    kept = Kept(ROOT / "build" / "oracle", f"{device}-{options.part or 1}", options.fresh)
     metrics: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
 
-    began = time.monotonic()
-    calibration = calibrate(options.part, device)
-    console.print(controls_table(calibration), faults_table(calibration))
-    for line in summary(calibration):
-        console.print(line)
-    metrics |= calibration.metrics()
-    metrics["calibration_s"] = time.monotonic() - began
-    rows += calibration.rows()
+    def calibrated() -> list[Any]:
+        began = time.monotonic()
+        calibration = calibrate(options.part, device)
+        console.print(controls_table(calibration), faults_table(calibration))
+        for line in summary(calibration):
+            console.print(line)
+        return [tidy(calibration.metrics()) | {"calibration_s": rounded(time.monotonic() - began)},
+                [tidy(row) for row in calibration.rows()]]
 
-    costs = [cost(*task, device=device) for task in tasks(device)]
+    def costs_of() -> list[Any]:
+        return [tidy(cost(*task, device=device)) for task in tasks(device)]
+
+    stages: dict[str, Callable[[], list[Any]]] = {
+        "calibration": calibrated, "costs": costs_of, "truths": lambda: cached_truths(device),
+        "probes": lambda: cached_probes(device),
+    }
+    done: dict[str, list[Any]] = {}
+    for name, stage in stages.items():
+        if (found := kept.get(name)) is None:
+            if time.monotonic() > deadline:
+                console.print("stopped by its limit; run it again to go on")
+                return
+            found = stage()
+            kept.put(name, found)
+        done[name] = found
+    metrics |= done["calibration"][0]
+    rows += done["calibration"][1]
+    costs = done["costs"]
     console.print(cost_table(costs))
     metrics["replay_cost_ratio"] = statistics.median(c["ratio"] for c in costs)
     metrics["replay_cost_ratio_worst"] = max(c["ratio"] for c in costs)
     metrics["replay_cost_ratio_products"] = statistics.median(c["ratio"] for c in costs if c["task"] in PRODUCTS)
     metrics["replay_cost_ratio_to_exact_run"] = statistics.median(c["ratio_to_exact_run"] for c in costs)
     rows += costs
-
-    cached = cached_truths(device)
-    metrics["cached_truth_ms"] = statistics.median(cached)
-    metrics["cached_truth_ms_worst"] = max(cached)
-
+    metrics["cached_truth_ms"] = statistics.median(done["truths"])
+    metrics["cached_truth_ms_worst"] = max(done["truths"])
+    probes = done["probes"]
+    metrics |= {"cached_probes": float(len(probes)), "cached_probe_ms": statistics.median(probes),
+                "cached_probe_ms_mean": statistics.mean(probes), "cached_probe_ms_worst": max(probes)}
     if device == "cpu":
-        covered = list(coverage())
+        covered = kept.coverage(deadline)
+        if covered is None:
+            console.print("stopped by its limit; run it again to go on")
+            return
         metrics |= share(covered)
         if options.part is None:
             write_result("opinfo", device, tidy(share(covered)), [tidy(dataclasses.asdict(c)) for c in covered])
     for name, value in metrics.items():
         console.print(f"{name:32} {value:.4g}")
-    write_result("oracle", device, tidy(metrics), [tidy(row) for row in rows], out=options.out)
+    write_result("oracle", device, tidy(metrics), rows, out=options.out)
+
+
+def sources() -> str:
+    """Digest of the oracle, the controls and this file."""
+    digest = hashlib.sha256()
+    folders = (ROOT / "src/assay/oracle", ROOT / "src/assay/calibration")
+    for path in [Path(__file__), *sorted(p for folder in folders for p in folder.glob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Kept:
+    """Finished parts of a run, as long as what they measure is the same."""
+
+    def __init__(self, folder: Path, run: str, fresh: bool) -> None:
+        self._path = folder / f"{run}-{sources()}"
+        if fresh:
+            shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name: str) -> list[Any] | None:
+        """What a stage came to; None where it is not finished."""
+        path = self._path / f"{name}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def put(self, name: str, value: list[Any]) -> None:
+        """Keep what a stage came to."""
+        partial = self._path / f"{name}.partial"
+        partial.write_text(json.dumps(value), encoding="utf-8")
+        partial.replace(self._path / f"{name}.json")
+
+    def coverage(self, deadline: float) -> list[Coverage] | None:
+        """Coverage of the operator database, operator by operator; None where the time ends before it does."""
+        path = self._path / "opinfo.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        found = [Coverage(**{**row, "unmodelled": tuple(row["unmodelled"])}) for row in map(json.loads, lines)]
+        # the last operator may have been stopped between its dtypes
+        last = found[-1].name if found else ""
+        found = [c for c in found if c.name != last]
+        path.write_text("".join(json.dumps(dataclasses.asdict(c)) + "\n" for c in found), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:
+            for covered in coverage(skip=frozenset(c.name for c in found)):
+                if time.monotonic() > deadline:
+                    return None
+                found.append(covered)
+                file.write(json.dumps(dataclasses.asdict(covered)) + "\n")
+                file.flush()
+        return found
 
 
 def tasks(device: str) -> list[Task]:
@@ -186,6 +274,32 @@ def cached_truths(device: str) -> list[float]:
                     for seed in range(CACHED_DRAWS):
                         began = time.perf_counter()
                         session.truth({}, None, Draw(seed=seed), seed)
+                        if turn:
+                            found.append(1e3 * (time.perf_counter() - began))
+            finally:
+                session.close()
+    return found
+
+
+def cached_probes(device: str) -> list[float]:
+    """Milliseconds that the oracle adds to each probe of a standard plan whose truths the cache holds."""
+    found = []
+    contract = Contract()
+    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
+        zygote.wait_ready()
+        for name in CACHED_TASKS:
+            task = load_task(pages.examples() / name / "reference.py")
+            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
+            try:
+                study = session.study()
+                ctx = Context(study=study, contract=contract, tier=EffortTier.STANDARD, seed=1, device=device,
+                              language="triton", sizes=dict(study.sizes), small=dict(study.small))
+                plan = make_plan(chosen_gates(BATTERY, contract, None), ctx)
+                for turn in range(2):
+                    run = Run(session, [], Budget(float("inf")), 1, random=study.random)
+                    for probe in plan:
+                        began = time.perf_counter()
+                        run.prepare(probe)
                         if turn:
                             found.append(1e3 * (time.perf_counter() - began))
             finally:

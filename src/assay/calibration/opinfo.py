@@ -49,13 +49,18 @@ class Coverage:
     """What the replay raised."""
 
 
-def coverage(progress: Callable[[str], None] = lambda _: None, part: int = 1) -> Iterator[Coverage]:
-    """Try every operator (every `part`-th) that takes floating inputs, in the order of the database."""
+def coverage(
+    progress: Callable[[str], None] = lambda _: None, part: int = 1, skip: frozenset[str] = frozenset()
+) -> Iterator[Coverage]:
+    """Try every operator (every `part`-th) that takes floating inputs, in the order of the database.
+
+    Those named in `skip` are left out.
+    """
     context = multiprocessing.get_context("spawn")
     first, total = 0, None
     while total is None or first < total:
         receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=_child, args=(sender, first, part), daemon=True)
+        child = context.Process(target=_child, args=(sender, first, part, skip), daemon=True)
         child.start()
         sender.close()
         try:
@@ -92,7 +97,7 @@ def _received(
     return total, first
 
 
-def _child(sender: multiprocessing.connection.Connection, first: int, part: int) -> None:
+def _child(sender: multiprocessing.connection.Connection, first: int, part: int, skip: frozenset[str]) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     from torch.testing._internal.common_methods_invocations import op_db
@@ -102,7 +107,8 @@ def _child(sender: multiprocessing.connection.Connection, first: int, part: int)
     sender.send(len(operators))
     for op in operators[first:]:
         sender.send(op.formatted_name)
-        sender.send([_tried(op, dtype) for dtype in DTYPES if dtype in op.supported_dtypes("cpu")])
+        wanted = [] if op.formatted_name in skip else [d for d in DTYPES if d in op.supported_dtypes("cpu")]
+        sender.send([_tried(op, dtype) for dtype in wanted])
     sender.close()
 
 
