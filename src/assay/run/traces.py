@@ -43,14 +43,16 @@ def threads(before: frozenset[str]) -> list[str]:
     python = [t for t in threading.enumerate() if t is not threading.main_thread()]
     found = [t.name[:80] for t in python if not _idle(frames.get(t.ident or 0))]
     known = before | {str(t.native_id) for t in threading.enumerate()}
-    native = [tid for tid in native_threads() if tid not in known]
+    states = {tid: _doing(tid) for tid in native_threads() if tid not in known}
+    asleep = [tid for tid, state in states.items() if state == "sleeps"]
+    running = [tid for tid, state in states.items() if state == "runs"]
     for _ in range(_PATIENCE):
-        native = [tid for tid in native if _at_work(tid)]
-        if not native:
+        if not running:
             break
         # pools spin for a moment before they wait
         time.sleep(0.01)
-    return [*found, *(f"native thread {tid}" for tid in native)][:20]
+        running = [tid for tid in running if _doing(tid)]
+    return [*found, *(f"native thread {tid}" for tid in [*asleep, *running])][:20]
 
 
 def native_threads() -> list[str]:
@@ -74,16 +76,16 @@ def _idle(frame: Any) -> bool:
     return False
 
 
-def _at_work(tid: str) -> bool:
-    """Whether a native thread runs, or sleeps until a time of its own."""
+def _doing(tid: str) -> str:
+    """What a native thread does: `runs`, `sleeps` until a time of its own, or nothing, which is to wait."""
     try:
         with open(f"/proc/self/task/{tid}/stat", encoding="utf-8", errors="replace") as file:
             if file.read().rpartition(")")[2].split()[0] == "R":
-                return True
+                return "runs"
         with open(f"/proc/self/task/{tid}/syscall", encoding="ascii") as file:
-            return file.read().split(" ", 1)[0] in _SLEEPS
+            return "sleeps" if file.read().split(" ", 1)[0] in _SLEEPS else ""
     except (OSError, IndexError):
-        return False
+        return ""
 
 
 def environment(before: dict[str, str]) -> list[str]:
