@@ -65,6 +65,7 @@ def export(store: Store) -> None:
         import pyarrow.parquet as parquet
     except ImportError:
         raise InputError("tables need pyarrow", "", "pip install 'assay[audit]'") from None
+    _clean(store.folder)
     state = _state(store)
     schemas = {name: arrow.schema([(column, getattr(arrow, _ARROW[kind])()) for column, kind in columns.items()])
                for name, columns in COLUMNS.items()}
@@ -85,6 +86,14 @@ def export(store: Store) -> None:
     for name, path in paths.items():
         os.replace(path, store.folder / f"{name}.parquet")
     (store.folder / f"{STAMP}.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+def _clean(folder: Path) -> None:
+    """Remove what writers left that were killed."""
+    for path in folder.glob(".*.*.parquet"):
+        writer = path.name.split(".")[2]
+        if writer.isdigit() and not Path(f"/proc/{writer}").exists():
+            path.unlink(missing_ok=True)
 
 
 _ARROW = {"string": "string", "int64": "int64", "double": "float64", "bool": "bool_"}

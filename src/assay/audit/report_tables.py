@@ -226,8 +226,8 @@ def fast(summary: Summary) -> Table:
     if summary.screened:
         columns += ["#screen", "#rate", "#95%"]
     return Table("fast_p", tuple(columns), tuple(rows),
-                 f"Of {summary.speedups:,} rows with a speedup: as claimed, with the contract in front, with the screen "
-                 "in front.", "fast")
+                 f"Of {summary.speedups:,} rows with a speedup: as claimed, with the contract in front, with the "
+                 "screen in front.", "fast")
 
 
 def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -100,7 +100,7 @@ def _entry(store: Store, id: str, name: str, population: int) -> Entry:
     place = folder_of(kept)
     command = ["assay", "verify", f"{place}/reference.py", f"{place}/candidate.py", "--seed", str(report["seed"]),
                "--tier", report["tier"]]
-    command += ["--device", "cpu" if report["scope"] == "cpu-emulation" else "cuda"]
+    command += ["--device", "cpu" if report["scope"] == "cpu-emulation" else "cuda", "--no-store"]
     contract = Contract.from_data(report["contract"], id)
     clauses = "" if contract == Contract() else write_contract(contract)
     if clauses:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assay.audit.statistics import Rate
+from assay.report.words import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a report.
+    """One table of a report. Control characters in its cells, which a corpus may hold, are written out.
 
     Attributes:
         title: what it shows.
@@ -29,6 +30,12 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     key: str = ""
+
+    def __post_init__(self) -> None:
+        """Make every text harmless to a terminal."""
+        object.__setattr__(self, "rows", tuple(tuple(printable(c) for c in row) for row in self.rows))
+        for name in ("title", "note"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
     @property
     def headings(self) -> tuple[str, ...]:
