@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from assay.gates.attribution import fingerprint_of
+from assay.gates.attribution import explanation, fingerprint_of
 from assay.gates.gradient_reasons import gradients_of
-from assay.gates.numbers import same_bits, same_form, shown, unravel
+from assay.gates.numbers import compare_record, same_bits, same_form, shown, unravel
 from assay.oracle.compare import ratios
 from assay.oracle.truth import LeafTruth
 from assay.probe.record import Record, Truth
@@ -223,13 +223,15 @@ def fingerprints(records: Sequence[Record]) -> tuple[PrecisionFingerprint, ...]:
         if seen is None or not any(seen.ratios.values()):
             # a result without any error tells nothing of its arithmetic
             continue
+        # the gate's word, not the oracle's: a mode that merely allows the error explains nothing
+        mode = seen.mode if seen.mode == "declared" else explanation(seen, compare_record(record))
         found.append(PrecisionFingerprint(
-            probe=record.probe.id, mode=seen.mode, recognised=seen.recognised,
+            probe=record.probe.id, mode=mode, recognised=seen.recognised and mode == seen.mode,
             effective_bits=round(max(-64.0, min(64.0, seen.effective_bits)), 1),
             modes=tuple(ModeError(
-                mode=mode, ratio=float(f"{ratio:.4g}") if math.isfinite(ratio) else None,
-                correlation=round(seen.correlation[mode], 3) if mode in seen.correlation else None,
-                identifiable=seen.identifiable.get(mode)) for mode, ratio in seen.ratios.items())))
+                mode=name, ratio=float(f"{ratio:.4g}") if math.isfinite(ratio) else None,
+                correlation=round(seen.correlation[name], 3) if name in seen.correlation else None,
+                identifiable=seen.identifiable.get(name)) for name, ratio in seen.ratios.items())))
     return tuple(found)
 
 

@@ -21,6 +21,7 @@ from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay.contract import Contract
+    from assay.integrations.gate_cases import GateCase
     from assay.report.model import Finding, GateResult, Report
     from assay.task import Candidate, Task
 
@@ -149,8 +150,8 @@ class Question:
         from assay.report.model import Names
 
         settings = state.settings
-        candidate, reference = _found(self.candidate, settings.beside), _found(self.reference, settings.beside)
-        contract = _found(self.contract, settings.beside)
+        candidate, reference = found_path(self.candidate, settings.beside), found_path(self.reference, settings.beside)
+        contract = found_path(self.contract, settings.beside)
         report = assay.verify(
             candidate, reference, inputs=self.inputs, init=self.init, contract=contract, only=self.only,
             tier=self.tier or settings.tier, device=self.device or settings.device,
@@ -218,7 +219,7 @@ def explain(report: Report, slug: str | None = None) -> str:
     if len(chosen) > MOST_FINDINGS:
         lines += ["", f"and {len(chosen) - MOST_FINDINGS} more findings"]
     if not chosen:
-        lines += [f"  {gate.slug}: {_why_open(report, gate)}" for gate in report.gates
+        lines += [f"  {gate.slug}: {why_open(report, gate)}" for gate in report.gates
                   if gate.blocking and gate.outcome.value in ("inconclusive", "error")]
     lines += ["", printable(f"scope      {scope_text(report)}")]
     return "\n".join(lines)
@@ -235,7 +236,8 @@ def _finding(report: Report, finding: Finding, number: int) -> list[str]:
             *(printable(f"   {label:<10} {text}") for label, text in facts)]
 
 
-def _why_open(report: Report, gate: GateResult) -> str:
+def why_open(report: Report, gate: GateResult) -> str:
+    """How a gate came out and why, in one line."""
     from assay.report.phrases import gate_note
     from assay.report.words import OUTCOMES, printable
 
@@ -246,7 +248,7 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, os.PathLike) or (isinstance(value, str) and "\n" not in value)
 
 
-def _found(value: Any, beside: Path | None) -> Any:
+def found_path(value: Any, beside: Path | None) -> Any:
     """A relative path beside the test where there is such a file, else as it is."""
     if beside is not None and _is_path(value) and not os.path.isabs(value) and (beside / value).exists():
         path = beside / value
@@ -280,87 +282,6 @@ def assay_gates(candidate: Any, reference: Any, **options: Any) -> Callable[...,
         assay_gate.check()
 
     return test
-
-
-@dataclass(frozen=True)
-class GateCase:
-    """One gate of a shared verdict."""
-
-    question: Question
-    slug: str
-
-    def check(self) -> None:
-        """Fail, skip or pass as the gate did. Raises what pytest raises for that."""
-        __tracebackhide__ = True
-        import pytest
-
-        from assay.vocabulary import Label, Outcome
-
-        report = self.report()
-        if isinstance(report, InputError):
-            pytest.fail(f"assay: {report}", pytrace=False)
-        gate = next((g for g in report.gates if g.slug == self.slug), None)
-        if gate is None or gate.outcome is Outcome.PASS:
-            return
-        words = _why_open(report, gate)
-        rejected = report.label is Label.REJECTED
-        if gate.outcome is Outcome.FAIL and gate.blocking and rejected:
-            pytest.fail(explain(report, self.slug), pytrace=False)
-        if gate.outcome is Outcome.ERROR:
-            pytest.fail(f"{self.slug}: {words}", pytrace=False)
-        if gate.outcome is Outcome.INCONCLUSIVE and gate.blocking and not rejected:
-            if self.question.undecided == "accept":
-                return
-            if self.question.undecided == "fail":
-                pytest.fail(f"{self.slug}: {words}", pytrace=False)
-        pytest.skip(f"does not block: {words}" if gate.outcome is Outcome.FAIL else words)
-
-    def report(self) -> Report | InputError:
-        """The verdict, decided once per test run, or why there is none."""
-        __tracebackhide__ = True
-        try:
-            key = self._key()
-            if key not in state.verdicts:
-                state.verdicts[key] = self._shared(key)
-        except InputError as error:
-            return error
-        return state.verdicts[key]
-
-    def _key(self) -> str:
-        """A name for the question that processes of one test run agree on."""
-        import hashlib
-
-        from assay import accept
-
-        asked, settings = self.question, state.settings
-        pair = accept.pair(_found(asked.reference, settings.beside), _found(asked.candidate, settings.beside),
-                           asked.inputs, asked.init)
-        contract = accept.contract(_found(asked.contract, settings.beside))
-        parts = [pair[0].digest, pair[1].digest, contract.model_dump_json(), asked.tier or settings.tier,
-                 asked.device or settings.device, str(asked.only), str(asked.seed), str(asked.timeout)]
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _shared(self, key: str) -> Report:
-        """The verdict of whichever process of the test run came first; the others wait for it."""
-        folder = state.settings.shared
-        if folder is None:
-            return self.question.verdict()
-        import fcntl
-
-        from assay.report.model import Report
-
-        folder.mkdir(parents=True, exist_ok=True)
-        done = folder / f"{key}.json"
-        with open(folder / f"{key}.lock", "w") as lock:
-            # let go by the system when its holder dies, so that a crash keeps nobody waiting
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if done.exists():
-                return Report.model_validate_json(done.read_text(encoding="utf-8"))
-            report = self.question.verdict()
-            scratch = done.with_suffix(".tmp")
-            scratch.write_text(report.to_json(), encoding="utf-8")
-            scratch.replace(done)
-            return report
 
 
 def merged(settings: Settings, **given: Any) -> Settings:

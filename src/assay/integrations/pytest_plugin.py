@@ -53,7 +53,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from assay import accept
     from assay.errors import InputError
     from assay.gates import BATTERY
-    from assay.testing import GateCase, Question
+    from assay.integrations.gate_cases import GateCase
+    from assay.testing import Question
 
     try:
         question = Question(*marker.args, **marker.kwargs)

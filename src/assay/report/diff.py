@@ -174,15 +174,18 @@ def lines(found: ReportDiff, before: str, after: str, *, width: int = 80) -> Ite
         yield Text()
         yield Text("decided on", style="bold")
         for change in found.conditions:
-            name = change.name.removeprefix("environment.")
-            yield from _wrapped(f"  {name:<{NAME_WIDTH}} ", f"{_value(change.before)} → {_value(change.after)}", width)
+            name, words = change.name.removeprefix("environment."), f"{_value(change.before)} → {_value(change.after)}"
+            if len(name) > NAME_WIDTH:
+                words, name = f"{name} {words}", ""
+            yield from _wrapped(f"  {name:<{NAME_WIDTH}} " if name else "  ", words, width)
     if found.gates:
         yield Text()
         yield Text("gates", style="bold")
         for gate in found.gates:
             words = f"{_outcome(gate.before)} → {_outcome(gate.after)}"
-            line = Text(f"  {gate.slug:<{NAME_WIDTH}} {words:<28}")
+            line = Text(printable(f"  {gate.slug:<{NAME_WIDTH}} {words:<28}"))
             line.append(f"{gate.coverage[0]} → {gate.coverage[1]}", style="dim")
+            line.truncate(width, overflow="ellipsis")
             yield line
     if found.appeared or found.disappeared or found.same:
         yield Text()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from assay.report.exhibit import CERTAIN, EXACT, UNDECIDED, ErrorMap, PrecisionFingerprint, SpecialInput
+from assay.report.words import printable
 
 SIDE = 288.0
 """Pixels of the longer side of a map that stands beside text."""
@@ -108,8 +109,7 @@ def error_map_svg(error_map: ErrorMap, index: tuple[int, ...] | None = None) -> 
         out = 0.0 if wide else 1.5
         marked = (f'<rect class="mark" x="{_n(place[1] * x - out)}" y="{_n(place[0] * y - out)}" '
                   f'width="{_n(x + 2 * out)}" height="{_n(y + 2 * out)}"/>')
-    label = escape(f"error map of {error_map.output}, {rows} by {columns} elements in {down} by {across} cells",
-                   quote=True)
+    label = _text(f"error map of {error_map.output}, {rows} by {columns} elements in {down} by {across} cells")
     body = (f'<g shape-rendering="crispEdges">{paths}</g>'
             f'<rect class="frame" width="{_n(width)}" height="{_n(height)}"/>{marked}')
     if wide:
@@ -175,10 +175,10 @@ def special_input_svg(given: SpecialInput) -> str:
         for size, i in zip(given.shape[:-1], value.index[:-1], strict=False):
             row = row * size + i
         column = value.index[-1] if value.index else 0
-        title = escape(f"{value.value} at [{', '.join(map(str, value.index))}]")
+        title = _text(f"{value.value} at [{', '.join(map(str, value.index))}]")
         dots.append(f'<circle class="dot" cx="{_n((column + 0.5) / columns * width)}" '
                     f'cy="{_n((row + 0.5) / rows * height)}" r="3.5"><title>{title}</title></circle>')
-    label = escape(f"input {given.input}, special values", quote=True)
+    label = _text(f"input {given.input}, special values")
     return (f'<svg class="input" role="img" aria-label="{label}" width="{_n(width + 10)}" height="{_n(height + 10)}" '
             f'viewBox="-5 -5 {_n(width + 10)} {_n(height + 10)}"><rect class="frame" width="{_n(width)}" '
             f'height="{_n(height)}"/>{"".join(dots)}</svg>')
@@ -221,6 +221,10 @@ def precision_svg(ratio: float | None, low: int, high: int, *, allowed: bool, bl
             f'<rect class="bar {name}" x="{_n(start)}%" y="10" width="{_n(length)}%" height="4"/>'
             f'<line class="one" x1="{_n(one)}%" x2="{_n(one)}%" y1="0" y2="24"/>'
             f'<circle class="point {name}{" blind" if blind else ""}" cx="{_n(end)}%" cy="12" r="5"/></svg>')
+
+
+def _text(text: str) -> str:
+    return escape(printable(text), quote=True)
 
 
 def _n(value: float) -> str:

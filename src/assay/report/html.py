@@ -44,10 +44,13 @@ def render(report: Report) -> str:
 @cache
 def environment() -> Environment:
     """The templates; everything that they print is escaped."""
-    made = Environment(loader=PackageLoader("assay.report"), autoescape=True, undefined=StrictUndefined,
-                       trim_blocks=True, lstrip_blocks=True)
-    made.filters["plain"] = lambda value: printable(str(value))
-    return made
+    return Environment(loader=PackageLoader("assay.report"), autoescape=True, undefined=StrictUndefined,
+                       trim_blocks=True, lstrip_blocks=True, finalize=_shown)
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints, with control and direction characters written out; markup of ours as it is."""
+    return value if isinstance(value, Markup) else "\n".join(map(printable, str(value).split("\n")))
 
 
 def _gate(report: Report, gate: GateResult) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _suite(report: Report, number: int) -> ElementTree.Element:
     })
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(report):
-        ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(value)})
+        ElementTree.SubElement(properties, "property", {"name": _xml(name), "value": _xml(value)})
     suite.extend(cases)
     out = [verdict_text(report), effort_text(report), *(f"{label}: {text}" for label, text in cautions(report))]
     ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(out))

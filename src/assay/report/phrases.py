@@ -171,8 +171,9 @@ def why(finding: Finding) -> str:
         parts.append(f"error {finding.error:.3g}{times} the tolerance {finding.tolerance:.3g}")
         contributions = finding.detail.get("tolerance_parts")
         if isinstance(contributions, dict):
-            shown = [f"{name} {value:.2g}" for name, value in contributions.items()
-                     if isinstance(value, (int, float)) and value > 0.01 * finding.tolerance]
+            parts_of = [(name, value) for name, value in contributions.items()
+                        if isinstance(value, (int, float)) and value > 0.01 * finding.tolerance]
+            shown = [f"{name} {value:.2g}" for name, value in sorted(parts_of, key=lambda part: (-part[1], part[0]))]
             if shown:
                 parts.append("tolerance from " + " + ".join(shown))
         if finding.detail.get("dominant_operation"):
