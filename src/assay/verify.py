@@ -261,11 +261,10 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
         done += 1
         progress("probes", done, total)
 
-    approximate = names_intrinsics(candidate.source)
+    run.approximate = names_intrinsics(candidate.source)
 
     def explained(some: Sequence[Record]) -> list[Record]:
-        return with_modes(some, lambda record: run.with_modes(record, approximate),
-                          lambda: time.monotonic() < run.budget.deadline)
+        return with_modes(some, run.with_modes, lambda: time.monotonic() < run.budget.deadline)
 
     def decisive(some: Sequence[Record]) -> bool:
         if options.fail_fast and contract.policy.allow_tiers:

@@ -19,6 +19,7 @@ from assay.evidence.database import FILE
 from assay.evidence.errors import StoreDamaged, StoreError, StoreWarning
 from assay.evidence.model import Bundle
 from assay.evidence.store import Store
+from assay.explaining import with_modes
 from assay.gates import Context
 from assay.probe.model import Probe
 from assay.probe.record import Record
@@ -106,7 +107,7 @@ def trials(bundles: Sequence[Bundle], run: Run, slugs: Sequence[str], stop: Call
         renamed = _renamed(bundle, f"{MARK}{number + 1}")
         own = dataclasses.replace(run, seed=bundle.seed, truth_cache={}, stop=None, on_record=None,
                                   oracle_seconds=0.0, candidate_seconds=0.0)
-        records = own.all(renamed.probes)
+        records = with_modes(own.all(renamed.probes), own.with_modes, lambda: time.monotonic() < until)
         run.oracle_seconds += own.oracle_seconds
         run.candidate_seconds += own.candidate_seconds
         trial = Trial(renamed, tuple(records))

@@ -12,6 +12,7 @@ from assay.evidence import context as contexts
 from assay.evidence.errors import StoreDamaged, StoreError
 from assay.evidence.first import hidden
 from assay.evidence.model import Bundle, VerdictRecord
+from assay.explaining import names_intrinsics, with_modes
 from assay.gates import GATES, Context
 from assay.judging import visible
 from assay.probe.model import Probe
@@ -41,7 +42,7 @@ class Stage:
         """What comes of each probe now; `seed` is that of the plan that they come from."""
         self.run.seed = seed
         self.run.truth_cache.clear()
-        return [self.run.one(probe, self.session) for probe in probes]
+        return with_modes([self.run.one(probe, self.session) for probe in probes], self.run.with_modes, lambda: True)
 
     def findings(self, gate: str, records: Sequence[Record]) -> list[Finding]:
         """What a gate finds in some records."""
@@ -94,7 +95,8 @@ def restaged(record: VerdictRecord, zygote: Zygote, *, device: str | None = None
     budget = Budget(math.inf, call_seconds=ctx.call_seconds)
     try:
         reference.declare(ctx.study, declared)
-        run = Run(reference, [candidate], budget, ctx.seed, random=ctx.study.random, compilers=compiler)
+        run = Run(reference, [candidate], budget, ctx.seed, random=ctx.study.random, compilers=compiler,
+                  approximate=names_intrinsics(record.candidate.source))
         yield Stage(ctx, run, candidate)
     except ReferenceFailed as error:
         raise StoreError(f"the reference does not run here: {error}", record.task.shown,

@@ -67,6 +67,8 @@ class Run:
     budget: Budget
     seed: int
     random: bool = False
+    approximate: bool = False
+    """Whether approximate intrinsics count as a coarser arithmetic: the candidate's source names some."""
     compilers: Callable[[str], CandidateSession] | None = None
     fits: Callable[[Probe], bool] | None = None
     stop: Callable[[Record], bool] | None = None
@@ -96,23 +98,18 @@ class Run:
         finally:
             self.oracle_seconds += time.monotonic() - began
 
-    def with_modes(self, record: Record, approximate: bool = False) -> Record:
-        """The record with what coarser arithmetic would leave in its truths; as it is where that cannot be had.
-
-        Args:
-            record: one that the candidate answered.
-            approximate: whether approximate intrinsics count as such an arithmetic.
-        """
+    def with_modes(self, record: Record) -> Record:
+        """An answered record with what coarser arithmetic would leave in its truths; as it is where none is had."""
         used = {call.draw for call in record.probe.calls[: len(record.observation.calls)]}
         try:
             truths = tuple(
-                self._truth(record.probe, i, modes=True, approximate=approximate) if i in used else truth
+                self._truth(record.probe, i, modes=True) if i in used else truth
                 for i, truth in enumerate(record.truths))
         except (ReferenceFailed, InputError):
             return record
         return Record(record.probe, truths, record.observation) if all(t.ok for t in truths) else record
 
-    def _truth(self, probe: Probe, index: int, modes: bool = False, approximate: bool = False) -> Truth:
+    def _truth(self, probe: Probe, index: int, modes: bool = False) -> Truth:
         draw = probe.draws[index]
         call_seed = _call_seed(self.seed, "reference", draw.seed)
         parameters = probe.parameters if draw.parameters is None else draw.parameters
@@ -120,13 +117,13 @@ class Run:
         backward = _backward(probe)
         key += f"/{sorted(backward.items())}"
         modes = modes or "modes:1" in probe.conditions
-        key += f"/modes {approximate}" if modes else ""
+        key += "/modes" if modes else ""
         buffers = next((c.removeprefix("state:") for c in probe.conditions if c.startswith("state:")), "")
         key += f"/{buffers}"
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
                                          parameters=parameters, grad=_cotangent(probe), modes=modes,
-                                         approximate=approximate,
+                                         approximate=modes and self.approximate,
                                          buffers=tuple(buffers.split(",")) if buffers else (),
                                          backward=backward)
             if len(self.truth_cache) > 8:
