@@ -120,6 +120,7 @@ class Reason(StrEnum):
     # resources
     SHARED_MEMORY = "shared_memory"
     TENSOR_MEMORY = "tensor_memory"
+    SCRATCH_MEMORY = "scratch_memory"
     REGISTERS = "registers"
     COMPILE_FAILED = "compile_failed"
     # why nothing was decided

@@ -162,3 +162,22 @@ def test_parameters_that_may_not_vary_are_taken_as_constructed(judged):
     assert outcomes(judged(task, without_weights, ("values",), tier="quick")) == {"values": "fail"}
     contract = {"domain": {"vary_parameters": False}}
     assert outcomes(judged(task, without_weights, ("values",), contract, tier="quick")) == {"values": "pass"}
+
+
+SORTED = task_source("ROWS = 8\nCOLS = 64", "return (x * 2 + 1).sum(-1)", "[torch.randn(ROWS, COLS)]")
+# 8 x 64 floats twice, one after the other and then both at once
+TWO_AT_ONCE = HEAD + module("ModelNew", "y = x * 2; return (y + 1).sum(-1)")
+IN_PLACE = HEAD + module("ModelNew", "return (x * 2).add_(1).sum(-1)")
+
+
+@pytest.mark.parametrize(("candidate", "limit", "outcome"), [
+    (TWO_AT_ONCE, 4096, "pass"), (TWO_AT_ONCE, 4095, "fail"), (IN_PLACE, 2048, "pass"), (IN_PLACE, 2047, "fail"),
+])
+def test_scratch_memory_is_limited_to_the_byte(judged, candidate, limit, outcome):
+    report = judged(SORTED, candidate, ("resources",), {"memory": {"extra_bytes": limit}}, tier="quick")
+    assert outcomes(report) == {"resources": outcome}
+    assert {f.reason.value for f in report.findings} == ({"scratch_memory"} if outcome == "fail" else set())
+
+
+def test_without_a_limit_scratch_memory_is_nobodys_business(judged):
+    assert outcomes(judged(SORTED, TWO_AT_ONCE, ("resources",), tier="quick")) == {"resources": "not_applicable"}

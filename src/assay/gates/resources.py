@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.gates.base import Context, Verdict, distinct, own, single
+from assay.gates.base import Context, Verdict, distinct, own, single, undecided_reason
 from assay.probe.model import Draw, Probe
 from assay.probe.record import Record
 from assay.report.model import Finding
@@ -19,7 +19,7 @@ class Resources:
     """Every kernel that the candidate launches, compiled for each target with the arguments it is launched with.
 
     Needs no GPU. What compiles but goes over a limit of the target fails there at launch, so the compiler's
-    numbers are compared with the limits.
+    numbers are compared with the limits. Where the contract limits scratch memory, one call shows how much is taken.
     """
 
     id = "RES-02"
@@ -29,7 +29,16 @@ class Resources:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """One compiling probe per target, at the native sizes."""
+        """One call where scratch memory is limited; one compiling probe per target, at the native sizes."""
+        return self._scratch(ctx) + self._compiling(ctx)
+
+    def _scratch(self, ctx: Context) -> list[Probe]:
+        if ctx.contract.memory.extra_bytes is None:
+            return []
+        return [single(self, "scratch", Draw(seed=ctx.draw_seed("values", 0)), ctx.sizes, kind="scratch",
+                       conditions=("scratch:1",))]
+
+    def _compiling(self, ctx: Context) -> list[Probe]:
         if "triton" not in (ctx.language, *ctx.languages) or (ctx.quick and not ctx.contract.resources.targets):
             return []
         targets = ctx.contract.resources.targets or (ctx.target,)
@@ -43,8 +52,11 @@ class Resources:
             why = "no Triton kernel to compile" if ctx.language != "triton" else "not part of this tier"
             return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note=why)
         verdict = Verdict()
-        notes = []
+        notes: list[str] = []
         for record in mine:
+            if record.probe.kind == "scratch":
+                self._held(ctx, record, verdict, notes)
+                continue
             target = record.probe.conditions[0].removeprefix("compile:")
             compiled = record.observation.facts.get("compiled") or []
             if not compiled:
@@ -68,6 +80,22 @@ class Resources:
         verdict.note = "; ".join(dict.fromkeys(notes[:3])) or None
         verdict.findings = distinct(verdict.findings)
         return verdict
+
+    def _held(self, ctx: Context, record: Record, verdict: Verdict, notes: list[str]) -> None:
+        """The most memory that torch held at once during a call, beyond inputs and outputs."""
+        limit = ctx.contract.memory.extra_bytes
+        seen = [call.get("scratch") for call in record.observation.facts.get("per_call") or []]
+        if (reason := undecided_reason(record)) is not None or not seen or limit is None:
+            verdict.undecided[reason or Reason.RAISED] += 1
+            return
+        most = max(int(n) for n in seen if isinstance(n, int))
+        verdict.decided += 1
+        notes.append(f"{most} B of scratch memory")
+        if most > limit:
+            verdict.findings.append(Finding(
+                gate=self.id, slug=self.slug, reason=Reason.SCRATCH_MEMORY, tier=Tier.VIOLATION, tolerance_free=True,
+                expected=f"at most {limit} bytes beyond inputs and outputs", actual=f"{most} bytes at once",
+                attested_by="worker", probe=record.probe.id))
 
     def _finding(self, record: Record, kernel: str, target: str, worst: dict[str, Any]) -> Finding:
         detail = {k: v for k, v in worst.items() if k not in ("seconds", "over", "error", "sha256") and v is not None}

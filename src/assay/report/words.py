@@ -87,6 +87,7 @@ REASONS: dict[Reason, str] = {
     Reason.STREAM_RACE: "read before its own stream is done",
     Reason.SHARED_MEMORY: "needs more shared memory than the target has",
     Reason.TENSOR_MEMORY: "needs more tensor memory than the target has",
+    Reason.SCRATCH_MEMORY: "takes more scratch memory than the contract allows",
     Reason.REGISTERS: "needs more registers than the target has",
     Reason.COMPILE_FAILED: "does not compile for the target",
     Reason.NEEDS_GPU: "needs a GPU",

@@ -9,6 +9,7 @@ import torch
 
 from assay.run.kernel_times import KernelTimes
 from assay.run.poison import FreshMemory
+from assay.run.scratch import Scratch
 from assay.run.work import Corruption, KernelWork, LibraryWork, affine_of, digest, digests_of
 
 
@@ -21,7 +22,7 @@ class Instruments:
         conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with), `fence`
             (byte of red zones round each allocation), `work` (count operations), `corrupt` (seed with which
             kernels' stores are replaced), `tune` (every configuration runs at the first call), `profile` (time
-            of each kernel on a GPU).
+            of each kernel on a GPU), `scratch` (bytes held beyond inputs and outputs).
         emulation: the emulated device; None on a GPU.
         on_device: what records launches on a GPU; None under emulation.
     """
@@ -38,6 +39,7 @@ class Instruments:
         self._library = LibraryWork() if counts else None
         self._kernels = KernelWork() if counts and emulation is not None else None
         self._corruption = Corruption(int(conditions["corrupt"])) if "corrupt" in conditions else None
+        self._scratch = Scratch() if "scratch" in conditions else None
         self._stack: ExitStack | None = None
         self.calls: list[dict[str, Any]] = []
         if emulation is not None:
@@ -50,7 +52,7 @@ class Instruments:
             for tool in (self._kernels, self._corruption):
                 if tool is not None:
                     stack.enter_context(tool.attached(memory, builder))
-        for mode in (self._library, self._fresh, self._times):
+        for mode in (self._library, self._fresh, self._times, self._scratch):
             if mode is not None:
                 stack.enter_context(mode)
         self._stack = stack
@@ -67,6 +69,8 @@ class Instruments:
             self._library.reset()
         if self._kernels is not None:
             self._kernels.operations = 0
+        if self._scratch is not None:
+            self._scratch.reset()
         self._launched = self._recorder.total if self._recorder is not None else 0
 
     def after_call(self, outputs: list[torch.Tensor]) -> None:
@@ -81,6 +85,8 @@ class Instruments:
             seen["results"] = digests_of(list(self._library.results), outputs)
             seen["affine"] = affine_of(list(self._library.results), outputs)
             seen["outputs"] = [digest(t) for t in outputs]
+        if self._scratch is not None:
+            seen["scratch"] = self._scratch.peak(outputs)
         if self._kernels is not None:
             seen["own"] = self._kernels.operations
         self.calls.append(seen)
