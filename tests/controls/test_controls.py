@@ -44,6 +44,13 @@ def test_a_remade_case_is_rejected(name: str, zygote: Zygote) -> None:
     assert verdict(WRONG[name], zygote, EffortTier.QUICK).label is Label.REJECTED
 
 
+def test_a_reference_that_loses_a_nan_in_its_own_row_blames_no_other_row(zygote: Zygote) -> None:
+    case = RIGHT["control/hardswish/other algorithm: clamp"]
+    report = verify_task(case.task, case.parsed, zygote=zygote,
+                         options=Options(device="cpu", seed=20_260, only=("gradients",)))
+    assert report.label is Label.CONTRACT, told(report)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_right_candidates_are_accepted_at_the_standard_tier(name: str, zygote: Zygote) -> None:

@@ -23,6 +23,7 @@ from assay.gates.numbers import (
 )
 from assay.oracle import Comparison, LeafTruth
 from assay.probe.backward import Step, steps_of
+from assay.probe.model import Injection
 from assay.probe.record import CallResult, Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
@@ -321,7 +322,8 @@ def _nan(record: Record, name: str, truth: LeafTruth, gradient: torch.Tensor, ow
 def _poisoned(record: Record, owed: Obligation) -> list[Finding]:
     """A NaN or an infinity in an input arrives in the gradients that depend on it, and in no other row's."""
     truth, got = record.truths[0], gradients_of(record.observation.calls[0])
-    value = record.probe.draws[0].injections[0].value
+    injection = record.probe.draws[0].injections[0]
+    value, own = injection.value, _row(truth.inputs, injection)
     found = []
     for name, marks in truth.gradient_nan.items():
         gradient = got.get(name)
@@ -337,11 +339,23 @@ def _poisoned(record: Record, owed: Obligation) -> list[Finding]:
         kind, _, which = name.partition(":")
         if kind == "input" and int(which) in owed.batched and gradient.dim() >= 1 and gradient.shape[0] > 1:
             clean = (marks.reshape(gradient.shape[0], -1) == 0).all(dim=1)
+            if own is not None and own < gradient.shape[0]:
+                # a reference may lose the NaN in its own row; what arrives there came from no other
+                clean[own] = False
             leaked = ~torch.isfinite(gradient.reshape(gradient.shape[0], -1)).all(dim=1) & clean
             if bool(leaked.any()):
                 found.append(plain(record, Reason.GRADIENT_BATCH_COUPLED, f"grad {name}", "finite", "not finite",
                                    row=int(leaked.nonzero()[0]), input=f"{value} in an element of another row"))
     return found
+
+
+def _row(inputs: tuple[torch.Tensor, ...], injection: Injection) -> int | None:
+    """The row (first dimension) of its input that a value was put into; None where that cannot be told."""
+    if injection.leaf >= len(inputs) or inputs[injection.leaf].dim() == 0 or inputs[injection.leaf].numel() == 0:
+        return None
+    tensor = inputs[injection.leaf]
+    place = min(int(injection.position * tensor.numel()), tensor.numel() - 1)
+    return place // (tensor.numel() // tensor.shape[0])
 
 
 def _finding(record: Record, reason: Reason, name: str, result: Comparison, shape: tuple[int, ...],
