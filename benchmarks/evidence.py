@@ -1,7 +1,8 @@
 """Findings of the examples and of the acceptance cases: kept, replayed from the store, and shown by scripts.
 
     python benchmarks/evidence.py --work DIR            everything; goes on where an earlier run in DIR stopped
-    python benchmarks/evidence.py --work DIR --limit 4  a sample
+    python benchmarks/evidence.py --work DIR --limit 4  a sample: the first four candidates
+    python benchmarks/evidence.py --work DIR --distinct a sample: one finding of each gate and reason
 
 Every wrong candidate is verified into one store. Every finding is then replayed from it, written as a script, and
 the script is run where torch and triton can be imported and Assay cannot. Ten named faults are shrunk and compared
@@ -124,6 +125,16 @@ def verified(store: Path, reference: Path, wrong: Path, contract: dict[str, Any]
             "seconds": round(time.monotonic() - began, 1)}
 
 
+def distinct(store: Path, findings: list[str]) -> list[str]:
+    """The first finding of each gate and reason."""
+    first: dict[tuple[str, str], str] = {}
+    with Store.open(store) as kept:
+        for name in findings:
+            finding = kept.finding(name).finding
+            first.setdefault((finding.slug, finding.reason.value), name)
+    return list(first.values())
+
+
 def replayed(store: Path, finding: str, zygote: Zygote) -> dict[str, Any]:
     with Store.open(store) as kept:
         record = kept.finding(finding)
@@ -182,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder of the store, the scripts and what is done")
     parser.add_argument("--limit", type=int, help="only so many candidates")
+    parser.add_argument("--distinct", action="store_true", help="replay one finding of each gate and reason")
     parser.add_argument("--only", help="only candidates whose name contains this")
     parser.add_argument("--workers", type=int, default=1, help="verifications at a time")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
@@ -207,7 +219,7 @@ def main() -> None:
                        console)
     findings = [f for name, *_ in chosen for f in progress.rows.get(f"verify {name}", {}).get("findings", [])]
     jobs: list[tuple[str, Job]] = []
-    for finding in dict.fromkeys(findings):
+    for finding in distinct(store, findings) if options.distinct else dict.fromkeys(findings):
         jobs.append((f"replay {finding}", lambda z, f=finding: replayed(store, f, z)))  # type: ignore[misc]
         jobs.append((f"script {finding}",
                      lambda z, f=finding: scripted(store, f, work / "scripts", packages, z)))  # type: ignore[misc]
