@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for
 from assay.oracle.evaluate import FP64_GAIN, replaying
 from assay.oracle.reference import Reference, copied_inputs, copied_module, quiet_state, task_dtype
-from assay.oracle.replay import NeedsSerial, Replay
+from assay.oracle.replay import Replay
+from assay.oracle.stacks import NeedsSerial
 from assay.oracle.truth import Evaluation
 
 REPEATS = 2

@@ -15,71 +15,40 @@ from torch._decomp import decomposition_table
 from assay.oracle import (
     rules_attention,
     rules_bins,
+    rules_copy,
     rules_distance,
     rules_linalg,
     rules_pointwise,
     rules_product,
+    rules_random,
     rules_rank,
     rules_reduce,
     rules_shape,
+    rules_softmax,
     rules_window,
 )
-from assay.oracle.arithmetic import FORMAT, UNIT, is_real_or_complex, wide_dtype
-from assay.oracle.replay import (
-    EXACT,
-    JUMPS,
-    RULES,
-    UNROUNDED,
-    NeedsSerial,
-    Replay,
-    Rule,
-    map_tensors,
-    tensors_in,
-)
+from assay.oracle.arithmetic import is_real_or_complex, wide_dtype
+from assay.oracle.replay import EXACT, JUMPS, RULES, UNROUNDED, Replay, Rule
+from assay.oracle.rules_copy import write
+from assay.oracle.rules_random import RANDOM, draw
+from assay.oracle.stacks import NeedsSerial, map_tensors, tensors_in
 
 REGISTERED = (
     rules_attention,
     rules_bins,
+    rules_copy,
     rules_distance,
     rules_linalg,
     rules_pointwise,
     rules_product,
+    rules_random,
     rules_rank,
     rules_reduce,
     rules_shape,
+    rules_softmax,
     rules_window,
 )
 """Modules whose import fills the registries."""
-
-RANDOM = {
-    "aten::bernoulli",
-    "aten::bernoulli_",
-    "aten::binomial",
-    "aten::cauchy_",
-    "aten::exponential_",
-    "aten::geometric_",
-    "aten::log_normal_",
-    "aten::multinomial",
-    "aten::native_dropout",
-    "aten::normal",
-    "aten::normal_",
-    "aten::poisson",
-    "aten::rand",
-    "aten::rand_like",
-    "aten::randint",
-    "aten::randint_like",
-    "aten::randn",
-    "aten::randn_like",
-    "aten::random_",
-    "aten::randperm",
-    "aten::rrelu_with_noise",
-    "aten::uniform_",
-    "aten::_standard_gamma",
-    "aten::_sample_dirichlet",
-}
-"""Operators that draw from a generator: run once, at the dtype they have natively, and shared by all runs."""
-
-
 PRIMS = frozenset(
     """
     abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil
@@ -100,11 +69,11 @@ def resolve(func: Any) -> Rule:
     if name.startswith("prims::") and hasattr(torch.ops.aten, name[7:]) and name[7:] in PRIMS:
         return _prim
     if name in RANDOM:
-        return _random
+        return draw
     if func.is_view or torch.Tag.inplace_view in func.tags:
         return _view
     if schema.is_mutable and not (func in decomposition_table and not _writes_first(schema)):
-        return _mutable
+        return write
     if name in EXACT:
         return _exact
     if not any("Tensor" in str(a.type) for a in schema.arguments):
@@ -181,57 +150,6 @@ def _keep_stored(replay: Replay, args: tuple[Any, ...], out: Any) -> None:
         for t in tensors_in([out] if isinstance(out, torch.Tensor) else out or []):
             if replay.has_stack(t):
                 replay.record(t).stored = mark
-
-
-def _random(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    replay.note(func)
-    replay.random = True
-    name = func._schema.name
-    if name == "aten::rrelu_with_noise":
-        return _random_slope(replay, func, args, kwargs)
-    if name.endswith("_") and isinstance(args[0], torch.Tensor):
-        target = args[0]
-        native = torch.empty(target.shape, dtype=replay.nominal(target), device=target.device)
-        func(native, *args[1:], **kwargs)
-        replay.forget(target) if target.is_contiguous() else None
-        target.copy_(native)
-        stack = replay.stack(target)
-        if stack is not None:
-            stack.copy_(native)
-        return target
-    if any(replay.has_stack(t) for t in tensors_in(args)) and not func._schema.name.endswith("_like"):
-        replay.unmodelled.add(f"{func._schema.name} of rounded values")
-
-    def narrow(t: torch.Tensor) -> torch.Tensor:
-        return t.to(replay.nominal(t)) if is_real_or_complex(t.dtype) else t
-
-    out = func(*(map_tensors(a, narrow) for a in args), **kwargs)
-
-    def wide(t: torch.Tensor) -> torch.Tensor:
-        return t.to(wide_dtype(t.dtype))
-
-    result = map_tensors(out, wide)
-    if func._schema.name == "aten::native_dropout" and replay.has_stack(args[0]):
-        # The mask is drawn once; the values must keep what the replay knows of them.
-        keep = result[1].double() / (1.0 - float(args[1]))
-        with replay.inside():
-            return args[0] * keep, result[1]
-    return result
-
-
-def _random_slope(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """rrelu: slopes are drawn at the native dtype, the product is a modelled operation."""
-    x, noise = args[0], args[1]
-    native = replay.nominal(x)
-    slopes = torch.empty(x.shape, dtype=native, device=x.device)
-    func(x.to(native), slopes, *args[2:], **kwargs)
-    noise.copy_(slopes)
-    wide = noise.clone()
-    training = args[4] if len(args) > 4 else kwargs.get("training", False)
-    lower = args[2] if len(args) > 2 else kwargs.get("lower", 0.125)
-    upper = args[3] if len(args) > 3 else kwargs.get("upper", 1.0 / 3.0)
-    with replay.inside():
-        return torch.where(x <= 0, x * (wide if training else (lower + upper) / 2.0), x)
 
 
 def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -343,111 +261,6 @@ def _stirred(replay: Replay, t: torch.Tensor) -> torch.Tensor:
     return replay.relative(copy, 2.0)
 
 
-def _mutable(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """In-place and out= operators: the functional form, then a copy into the target."""
-    functional, arguments, targets = _functional(func, args, kwargs)
-    if functional is None:
-        return _written(replay, func, args, kwargs)
-    with replay:
-        out = functional(*arguments[0], **arguments[1])
-    outs = [out] if isinstance(out, torch.Tensor) else list(out)
-    for target, value in zip(targets, outs, strict=False):
-        if target.shape != value.shape:
-            target.resize_(value.shape)
-            replay.forget(target)
-        copy_into(replay, target, value)
-        if is_real_or_complex(target.dtype) is False:
-            found = replay.table.get(value.untyped_storage()._cdata)
-            if found is not None and found.ranking is not None:
-                replay.record(target).ranking = found.ranking
-    return targets[0] if len(targets) == 1 else tuple(targets)
-
-
-def copy_into(replay: Replay, target: torch.Tensor, value: torch.Tensor) -> None:
-    """Write `value` into `target` in the exact run and in every perturbed run."""
-    found = replay.table.get(target.untyped_storage()._cdata)
-    if found is not None:
-        found.ranking = None
-        found.unrounded = None
-        found.stored = None
-    stack = replay.stack(value)
-    wide = target.dtype in (torch.float64, torch.complex128) or target.dtype == value.dtype
-    if stack is not None and not wide and is_real_or_complex(target.dtype):
-        replay.unmodelled.add("write of rounded values into a constant of lower precision")
-        stack = None
-    if stack is None and not replay.has_stack(target):
-        target.copy_(value)
-        return
-    versions = replay.materialise(target)
-    target.copy_(value)
-    if stack is not None and stack.dim() < versions.dim():
-        stack = replay.stack(value, target.dim())
-    versions.copy_(value if stack is None else stack)
-
-
-def _functional(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]], list[torch.Tensor]]:
-    schema = func._schema
-    space, name = schema.name.split("::")
-    out_names = [a.name for a in schema.arguments if a.is_out]
-    if out_names:
-        packet = getattr(getattr(torch.ops, space), name, None)
-        wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
-        targets = [kwargs[n] for n in out_names if n in kwargs]
-        rest = {k: v for k, v in kwargs.items() if k not in out_names}
-    elif name.endswith("_") and not name.endswith("__"):
-        packet = getattr(getattr(torch.ops, space), name[:-1], None)
-        wanted = [(a.name, str(a.type)) for a in schema.arguments]
-        targets = [args[0]] if args and isinstance(args[0], torch.Tensor) else []
-        rest = kwargs
-    else:
-        return None, ((), {}), []
-    if packet is None or not targets:
-        return None, ((), {}), []
-    overloads = [getattr(packet, o) for o in packet.overloads()]
-    candidates = [o for o in overloads if not o._schema.is_mutable]
-    match = next(
-        (
-            o
-            for o in candidates
-            if [(a.name, str(a.type)) for a in o._schema.arguments][: len(wanted)] == wanted
-        ),
-        None,
-    )
-    return match, (args, rest), targets
-
-
-def _written(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """In-place operator without a functional form: executed on each version in turn, and named."""
-    replay.note(func)
-    written = [
-        value
-        for argument, value in zip(func._schema.arguments, args, strict=False)
-        if argument.alias_info is not None
-        and argument.alias_info.is_write
-        and isinstance(value, torch.Tensor)
-    ]
-    if not any(is_real_or_complex(t.dtype) for t in written):
-        return func(*args, **kwargs)
-    replay.unmodelled.add(str(func._schema.name).split("::")[1])
-    if replay.runs and any(replay.has_stack(t) for t in tensors_in(args)):
-        for t in written:
-            replay.materialise(t)
-        for i in range(replay.runs):
-
-            def pick(t: torch.Tensor, i: int = i) -> torch.Tensor:
-                stack = replay.stack(t)
-                return t if stack is None else stack[i]
-
-            func(*(map_tensors(a, pick) for a in args), **kwargs)
-    out = func(*args, **kwargs)
-    for t in written:
-        if is_real_or_complex(t.dtype):
-            replay.relative(t, 8.0)
-    return out
-
-
 def _scalar(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`item()` and the like: the value leaves the replay, which is harmless only if all runs agree on it."""
     value = func(*args, **kwargs)
@@ -477,79 +290,6 @@ def _same_in_all(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
     return out
 
 
-def _to_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Casts: floating targets become wide, and a narrower target leaves its own rounding error."""
-    source: torch.Tensor = args[0]
-    dtype = kwargs.get("dtype")
-    if dtype is None and not (is_real_or_complex(source.dtype) and source.dtype != wide_dtype(source.dtype)):
-        return _plain_copy(replay, func, args, kwargs)
-    target = dtype if dtype is not None else source.dtype
-    if not is_real_or_complex(target):
-        if is_real_or_complex(source.dtype) and (replay.has_stack(source) or replay.serial):
-            replay.jumped = True
-        return _plain_copy(replay, func, args, kwargs)
-    out = _plain_copy(replay, func, args, {**kwargs, "dtype": wide_dtype(target)})
-    if replay.depth:
-        # A decomposition's own type promotion, not a cast that the reference makes.
-        return out
-    return narrowed(replay, out, target)
-
-
-def narrowed(replay: Replay, out: torch.Tensor, target: torch.dtype) -> torch.Tensor:
-    """Fresh wide tensor `out` after a cast to `target`: nominal dtype and rounding error of the cast."""
-    name = FORMAT.get(target)
-    if name is None or UNIT[name] <= replay.unit:
-        rounded = out
-    else:
-        rounded = replay.rounding(out, name)
-        if rounded is not out:
-            replay.record(rounded).unrounded = out
-            replay.record(rounded).stored = name
-            replay.ops["cast_" + name] += 1
-    replay.set_nominal(rounded, target)
-    return rounded
-
-
-def _plain_copy(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    out = replay.run(func, args, kwargs)
-    assert isinstance(out, torch.Tensor)
-    found = replay.table.get(args[0].untyped_storage()._cdata)
-    if found is not None:
-        if found.nominal is not None and is_real_or_complex(out.dtype):
-            replay.set_nominal(out, found.nominal)
-        if found.ranking is not None and not is_real_or_complex(out.dtype):
-            rules_rank.carry(replay, args[0], out)
-    return out
-
-
-def _copy_(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    target, value = args[0], args[1]
-    copy_into(replay, target, value)
-    return target
-
-
-def _fill_(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    target = args[0]
-    value = args[1] if len(args) > 1 else 0
-    if isinstance(value, torch.Tensor):
-        copy_into(replay, target, value)
-        return target
-    func(*args, **kwargs)
-    stack = replay.stack(target)
-    if stack is not None:
-        stack.fill_(value)
-    return target
-
-
-def _convert(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _to_copy(
-        replay,
-        torch.ops.aten._to_copy.default,
-        (args[0],),
-        {"dtype": args[1] if len(args) > 1 else kwargs["dtype"]},
-    )
-
-
 def _wide_like(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`zeros_like` and its kin: shape of a tensor, values of their own."""
     dtype = kwargs.get("dtype")
@@ -563,15 +303,8 @@ def _wide_like(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[st
         _remember(replay, out, nominal)
     return out
 
-
-for _name in ("_to_copy",):
-    RULES[f"aten::{_name}"] = _to_copy
-RULES["prims::convert_element_type"] = _convert
-RULES["aten::copy_"] = _copy_
 for _name in ("linspace", "logspace"):
     RULES[f"aten::{_name}"] = _spaced
-for _name in ("fill_", "zero_"):
-    RULES[f"aten::{_name}"] = _fill_
 for _name in ("_local_scalar_dense", "equal", "is_nonzero", "allclose"):
     RULES[f"aten::{_name}"] = _scalar
 for _name in ("nonzero", "nonzero_static", "_unique2", "unique_dim", "unique_consecutive"):
@@ -589,20 +322,5 @@ for _name in (
     "scalar_tensor",
 ):
     RULES[f"aten::{_name}"] = _wide_like if _name != "scalar_tensor" else _factory
-
-UNROUNDED |= {
-    handler.__name__
-    for handler in (
-        _view,
-        _exact,
-        _mutable,
-        _random,
-        _factory,
-        _scalar,
-        _same_in_all,
-        _to_copy,
-        _convert,
-        _copy_,
-        _fill_,
-    )
-} | {"_wide_like", "_choose", "_random_slope"}
+UNROUNDED |= {handler.__name__ for handler in (_view, _exact, _factory, _scalar, _same_in_all, _wide_like)}
+UNROUNDED.add("_choose")

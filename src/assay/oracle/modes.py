@@ -22,7 +22,8 @@ from assay.oracle.reference import (
     quiet_state,
     task_dtype,
 )
-from assay.oracle.replay import NeedsSerial, Replay
+from assay.oracle.replay import Replay
+from assay.oracle.stacks import NeedsSerial
 
 MODE_RUNS = 6
 """Perturbed runs per mode."""

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from assay.oracle.arithmetic import is_real_or_complex
-from assay.oracle.replay import BATCHED, RULES, Replay, map_tensors, tensors_in
+from assay.oracle.replay import BATCHED, RULES, Replay
+from assay.oracle.stacks import map_tensors, tensors_in
 
 
 def _blurred(replay: Replay, t: Any) -> Any:

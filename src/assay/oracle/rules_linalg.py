@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from assay.oracle.arithmetic import is_real_or_complex
-from assay.oracle.replay import EXACT, RULES, Replay, map_tensors, product_of
-from assay.oracle.rules_reduce import normal_dims
+from assay.oracle.replay import EXACT, RULES, Replay, product_of
+from assay.oracle.stacks import map_tensors
+from assay.oracle.summation import normal_dims
 
 SYMMETRIC = {"linalg_cholesky_ex", "cholesky", "_linalg_eigh", "linalg_ldl_factor_ex"}
 """Factorisations whose input is symmetric (Hermitian), so that its perturbation must be."""

@@ -15,7 +15,8 @@ import torch
 
 from assay.oracle import approximate
 from assay.oracle.arithmetic import is_real_or_complex, round_to
-from assay.oracle.replay import EXACT, JUMPS, RULES, Replay, tensors_in
+from assay.oracle.replay import EXACT, JUMPS, RULES, Replay
+from assay.oracle.stacks import tensors_in
 
 SIZES: dict[str, float] = {
     "add": 0.75,

@@ -15,7 +15,7 @@ import torch
 
 from assay.oracle.arithmetic import UNIT
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
-from assay.oracle.rules_reduce import CORRELATED, GRAIN, grid_step, repetition
+from assay.oracle.summation import CORRELATED, GRAIN, grid_step, repetition
 
 CHUNKS = 16
 """Pieces of the inner dimension whose partial sums are followed."""

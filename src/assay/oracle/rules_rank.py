@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from assay.oracle.replay import BATCHED, EXACT, RULES, Ranking, Replay
-from assay.oracle.rules_reduce import normal_dims
+from assay.oracle.replay import BATCHED, EXACT, RULES, Replay
+from assay.oracle.stacks import Ranking
+from assay.oracle.summation import normal_dims
 
 FIRST = {"argmax", "argmin", "max", "min"}
 """Operators documented to return the first of equal entries."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from assay.oracle.replay import BATCHED, EXACT, Replay, batched_pointwise, tensors_in
+from assay.oracle.replay import BATCHED, EXACT, Replay, batched_pointwise
+from assay.oracle.stacks import tensors_in
 
 _MOVES = """
 clone cat stack index index_select gather take embedding constant_pad_nd reflection_pad1d reflection_pad2d

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from assay.oracle.arithmetic import is_real_or_complex
-from assay.oracle.replay import BATCHED, RULES, Replay, product_of, tensors_in
+from assay.oracle.replay import BATCHED, RULES, Replay, product_of
+from assay.oracle.stacks import tensors_in
 
 
 def _average_pool(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
