@@ -594,7 +594,7 @@ def _chains() -> Iterator[tuple[str, str]]:
             "group_norm_hardtanh": "return F.hardtanh(F.group_norm(x, 4), -2.0, 2.0)", "sigmoid_sum": "return torch.sigmoid(x).sum(1, keepdim=True)",
             "logsumexp_gelu": "return F.gelu(torch.logsumexp(x, 1, keepdim=True))", "max_subtract": "m = x.max(1, keepdim=True).values\nreturn F.gelu(m - m.mean(1, keepdim=True))",
             "divide_swish": "return (x / 2.0) * torch.sigmoid(x)", "pool_max": "return F.avg_pool1d(x.unsqueeze(1), 4).squeeze(1).max(dim=1).values",
-            "softmax_bias": "return torch.softmax(x + 0.1, dim=1)", "min_constant": "return torch.min(x, torch.tensor(0.3, device=x.device)) - 0.3",
+            "softmax_bias": "return torch.softmax(x + 0.1, dim=1)", "instance_norm": "return F.instance_norm(x[:, None, None])[:, 0, 0] * 2.0", "min_constant": "return torch.min(x, torch.tensor(0.3, device=x.device)) - 0.3",
             "clamp_chain": "return torch.clamp(torch.tanh(torch.clamp(x / 2, -1.0, 1.0)), -0.9, 0.9)",
         },
         "conv": {

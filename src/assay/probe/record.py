@@ -153,7 +153,8 @@ class Truth:
         modes: what each coarser arithmetic would do, where the probe's condition `modes:1` asked for it.
         gradients: truth of the gradients, by `input:K` or parameter name, when asked for.
         cotangents: the grad_outputs used for them.
-        backward_refused: backward steps that the reference itself cannot take, as `STEP/PASS`.
+        backward_refused: backward steps that the reference itself cannot take, as `STEP/PASS`, or takes wrongly,
+            as `wrong:STEP/PASS`.
         gradient_nan: by gradient, 1 where a NaN in place of the nonzero grad_outputs arrives in the reference's.
         requires_grad: per output tensor, whether the reference's carries a gradient when every input asks for one.
         work: operations by operator (`library`), and per output how many results of operators hold its very

@@ -401,7 +401,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
                 except _NoGradient:
                     # what has no backward owes no gradient
                     requires = [False] * len(requires)
-                refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed)
+                refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed, found)
                 if draw.injections and found:
                     masks = _arriving(state, instance, model, draw, dtype, handed, found, seed, device)
         for name, leaf in found.items():
@@ -507,11 +507,13 @@ def _second(model: Any, fed: Any, arithmetic: Any, handed: list[torch.Tensor],
     return named, _handed([*leaves, *trained], seed, "normal")
 
 
-def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
-           seed: int) -> tuple[list[str], dict[str, torch.Tensor]]:
+def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str, seed: int,
+           found: dict[str, Any]) -> tuple[list[str], dict[str, torch.Tensor]]:
     """Steps that the reference itself cannot take, as `STEP/PASS`, and where a NaN grad_output puts NaN.
 
-    The latter by the names of the gradients: 1 where a NaN arrives, else 0.
+    A pass over another layout in which the reference leaves the tolerance of `found`, the truths of the gradients,
+    is there as `wrong:STEP/PASS`: torch 2.13 mistakes a transposed grad_output of an instance norm on a CPU.
+    The NaN by the names of the gradients: 1 where one arrives, else 0.
     """
     refused: list[str] = []
     masks: dict[str, torch.Tensor] = {}
@@ -533,11 +535,21 @@ def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str,
             refused.append(f"{number}/{stage[-1] if stage else 'forward'}")
             continue
         for name, inputs, trained in taken["further"]:
+            named = {f"input:{i}": g for i, g in enumerate(inputs)}
+            named |= {f"parameter:{n}": g for n, g in trained.items()}
+            if name in ("strided", "expanded") and _astray(found, named):
+                refused.append(f"wrong:{number}/{name}")
             if name == "nan":
-                named = {f"input:{i}": g for i, g in enumerate(inputs)}
-                named |= {f"parameter:{n}": g for n, g in trained.items()}
                 masks |= {n: torch.isnan(g).to(torch.uint8).cpu() for n, g in named.items() if g is not None}
     return refused, masks
+
+
+def _astray(found: dict[str, Any], gradients: dict[str, torch.Tensor | None]) -> bool:
+    """Whether the reference's own gradients leave the tolerance of their truths."""
+    from assay import oracle
+
+    pairs = [(leaf, gradients.get(name)) for name, leaf in found.items() if leaf.kind in ("float", "complex")]
+    return any(g is not None and g.shape == leaf.y.shape and not oracle.compare(leaf, g).ok for leaf, g in pairs)
 
 
 def _arriving(state: _State, instance: Any, model: Any, draw: Draw, dtype: str | None, handed: list[torch.Tensor],
