@@ -60,6 +60,7 @@ def test_randomness_and_state_are_told(studied):
     norm = infer(studied("B = 4", "return self.norm(x)", "[torch.randn(B, 5)]",
                          init="self.norm = nn.BatchNorm1d(5)"))
     assert any("running_mean" in w for w in norm.warnings)
+    assert any("leaves it in training" in w for w in norm.warnings)
     assert norm.contract.domain.parameters["norm.weight"].dtype == "float32"
 
 

@@ -74,6 +74,9 @@ def warnings_of(study: Study) -> tuple[str, ...]:
               for leaf in study.outputs if leaf.nonfinite]
     if study.stateful:
         found.append("a call changes the reference's state: " + ", ".join(study.stateful))
+    if study.mode_matters:
+        mode = "training" if study.training else "evaluation"
+        found.append(f"layers of the reference differ between training and evaluation: the task leaves it in {mode}")
     if study.random:
         found.append("the reference draws random numbers: only distributions can be compared")
     return tuple(found)
