@@ -7,12 +7,15 @@ torch is installed: `python -m assay.scoreboard.inductor` writes them anew.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import sys
 from typing import Any
 
 from assay import corpus
 from assay.corpus import Entry
+from assay.mutants.experiments import integers, resized
 from assay.scoreboard.controls import INDUCTOR, with_body
 
 BLOCKS = {"XBLOCK": 16, "YBLOCK": 16, "ZBLOCK": 16, "R0_BLOCK": 64, "R1_BLOCK": 16, "RBLOCK": 64}
@@ -53,6 +56,8 @@ def generated(entry: Entry) -> str:
     from torch._inductor.graph import GraphLowering
 
     config.cpu_backend = "triton"
+    # sizes that happen to be equal are not the same size
+    torch.fx.experimental._config.use_duck_shape = False
     config.compile_threads = 1
     scope: dict[str, Any] = {}
     exec(compile(entry.reference, "<reference>", "exec"), scope)
@@ -111,10 +116,12 @@ def candidate(entry: Entry, code: str, weights: list[str], order: list[int]) -> 
     signatures: dict[str, list[str]] = {}
     for name, text in re.findall(r"^(triton_\w+) = async_compile\.triton\('\w+', '''(.*?)'''", code, re.M | re.S):
         body = text[text.index("@triton.jit"):].rstrip()
-        kernels.append(body)
         header = re.search(r"def \w+\(([^)]*)\)", body)
         assert header is not None
         signatures[name] = [part.split(":")[0].strip() for part in header[1].split(",")]
+        # Inductor declares every argument's type: a size of 1 is an integer like any other
+        sizes = [a for a in signatures[name] if re.fullmatch(r"ks\d+|[xyz]numel|r\d+_numel", a)]
+        kernels.append(body.replace("@triton.jit", f"@triton.jit(do_not_specialize={json.dumps(sizes)})", 1))
     call = re.search(r"    def call\(self, args\):\n(.*?)\n\nrunner", code, re.S) or re.search(
         r"^def call\(args\):\n(.*?)\n\n\n", code, re.S | re.M)
     if call is None or not kernels or "extern_kernels" in call[1] or "aten." in call[1]:
@@ -190,8 +197,18 @@ def _launch(name: str, arguments: list[str], signature: list[str]) -> str:
     return f"{name}[({', '.join(grid)},)]({', '.join(arguments)}{', ' if chosen else ''}{chosen})"
 
 
+def general(entry: Entry) -> str:
+    """What Inductor writes for a reference, where it is the same at other sizes. Raises Unsupported."""
+    text = generated(entry)
+    other = resized(entry.reference, {name: 2 * value + 1 for name, value in integers(entry.reference).items()})
+    again = generated(dataclasses.replace(entry, reference=other))
+    if text.partition("\nDTYPE = ")[0] != again.partition("\nDTYPE = ")[0]:
+        raise Unsupported("made for the sizes at hand")
+    return text
+
+
 def main(names: list[str]) -> None:
-    """Write the kernels of some entries, or of all."""
+    """Write the kernels of some entries, or of all; those that cannot be had are removed."""
     import torch
 
     from assay.run.emulation.driver import install_driver
@@ -201,9 +218,10 @@ def main(names: list[str]) -> None:
     install_driver(TARGETS["sm_90"])
     for name in names or corpus.names():
         try:
-            text = generated(corpus.entry(name))
+            text = general(corpus.entry(name))
             compile(text, name, "exec")
         except Exception as error:
+            (corpus.HERE / name / INDUCTOR).unlink(missing_ok=True)
             print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:150]}")
             continue
         (corpus.HERE / name / INDUCTOR).write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ def reinterpret_tensor(tensor, size, stride, offset=0):
 
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["xnumel"])
 def triton_poi_fused_mul_sigmoid_0(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     xoffset = tl.program_id(0) * XBLOCK
     xindex = xoffset + tl.arange(0, XBLOCK)[:]

@@ -18,7 +18,7 @@ def reinterpret_tensor(tensor, size, stride, offset=0):
 
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ks0", "xnumel", "r0_numel"])
 def triton_red_fused_clamp_min_div_expand_linalg_vector_norm_0(in_ptr0, out_ptr1, ks0, xnumel, r0_numel, XBLOCK : tl.constexpr, R0_BLOCK : tl.constexpr):
     rnumel = r0_numel
     RBLOCK: tl.constexpr = R0_BLOCK

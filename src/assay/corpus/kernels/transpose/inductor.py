@@ -18,7 +18,7 @@ def reinterpret_tensor(tensor, size, stride, offset=0):
 
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["ks0", "ks1", "ynumel", "xnumel"])
 def triton_poi_fused_clone_t_0(in_ptr0, out_ptr0, ks0, ks1, ynumel, xnumel, YBLOCK : tl.constexpr, XBLOCK : tl.constexpr):
     yoffset = (tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)) * YBLOCK
     yindex = yoffset + tl.arange(0, YBLOCK)[:, None]
