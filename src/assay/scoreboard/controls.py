@@ -40,15 +40,15 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
                  "return (centred.square().sum(dim=1) / (x.shape[1] - 1)).to(x.dtype)"),),
     "row_norm": (("root", "return x.double().square().sum(dim=1).sqrt().to(x.dtype)"),),
     "row_min": (("min", "return x.min(dim=1).values"),),
-    "logsumexp": (("shifted", "wide = x.float()\ntop = wide.amax(dim=1, keepdim=True)\n"
+    "logsumexp": (("shifted", "wide = x.float()\ntop = wide.amax(dim=1, keepdim=True).detach()\n"
                    "top = torch.where(top.abs() == float('inf'), torch.zeros_like(top), top)\n"
                    "return ((wide - top).exp().sum(dim=1).log() + top[:, 0]).to(x.dtype)"),),
     "row_abs_sum": (("norm", "return torch.linalg.vector_norm(x.float(), ord=1, dim=1).to(x.dtype)"),),
     "min_max": (("aminmax", "low, high = torch.aminmax(x, dim=1)\nreturn low, high"),),
-    "softmax_row": (("exp", "wide = x.float()\nweights = (wide - wide.amax(dim=1, keepdim=True)).exp()\n"
+    "softmax_row": (("exp", "wide = x.float()\nweights = (wide - wide.amax(dim=1, keepdim=True).detach()).exp()\n"
                      "return (weights / weights.sum(dim=1, keepdim=True)).to(x.dtype)"),
                     ("via logarithm", "return torch.log_softmax(x.float(), dim=1).exp().to(x.dtype)")),
-    "log_softmax": (("shifted", "wide = x.float()\nwide = wide - wide.amax(dim=1, keepdim=True)\n"
+    "log_softmax": (("shifted", "wide = x.float()\nwide = wide - wide.amax(dim=1, keepdim=True).detach()\n"
                      "return (wide - wide.exp().sum(dim=1, keepdim=True).log()).to(x.dtype)"),),
     "l2_normalize": (("quotient", "wide = x.float()\n"
                       "norm = wide.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-6)\n"
