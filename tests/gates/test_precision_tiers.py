@@ -162,7 +162,7 @@ def test_a_fault_beside_a_lower_precision_is_wrong(judge, reference, candidate):
 
 
 def test_a_contract_that_allows_any_precision_still_rejects_faults(judge):
-    gates = ("shapes", "dtypes", "reduction_order")
+    gates = ("shapes", "dtypes", "reduction_order", "residency")
     right = judge("values", PRODUCT, product(BF16), beside=gates, contract=ANY_PRECISION)
     assert {f.tier.value for f in right.report.findings} == {"divergence"}
     assert right.report.label is Label.CONTRACT
