@@ -8,10 +8,11 @@
     PYTHONPATH=src:WHEELS ASSAY_COMMIT=HASH python3 benchmarks/contract.py --jobs 16 --seconds 540 \\
         --rows build/contract.jsonl --out $OUT/contract.json       # where assay is not installed
 
-Needs torch, triton, numpy, pydantic and safetensors, no GPU, no compiler and no network. Each finished task is appended to the
-file of rows at once, so a run that is stopped, by its limit, Ctrl-C or `kill -9`, has lost only the tasks that
-were under way; a task whose text or tier changed is done again, and `--fresh` does all again. Prints a line per
-verdict, then the metrics, and writes benchmarks/results/contract.cpu.json (or --out) over all rows so far:
+Needs torch, triton, numpy, pydantic and safetensors, no GPU, no compiler and no network. Each finished task is
+appended to the file of rows at once, so a run that is stopped, by its limit, Ctrl-C or `kill -9`, has lost only
+the tasks that were under way; a task whose text or tier changed is done again, and `--fresh` does all again.
+Prints a line per verdict, then the metrics, and writes benchmarks/results/contract.cpu.json (or --out) over all
+rows so far:
 
 - tasks: tasks tried; inferred: inference completed; stable: a second inference, in a process of its own, wrote
   the same file, byte for byte. inferred_share and stable_share are shares of tasks. remaining: tasks left.
