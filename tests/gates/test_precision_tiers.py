@@ -168,3 +168,48 @@ def test_a_contract_that_allows_any_precision_still_rejects_faults(judge):
     assert right.report.label is Label.CONTRACT
     wrong = judge("values", PRODUCT, product(BF16, "c * 1.01"), beside=gates, contract=ANY_PRECISION)
     assert wrong.report.label is Label.REJECTED
+
+
+TANH = """
+ROWS = 24
+COLS = 80
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def tanh(error: str) -> str:
+    # tanh.approx.f32 is good to 2^-11 of the result, by errors that look random
+    return f"""
+class ModelNew(nn.Module):
+    def forward(self, x):
+        t = torch.tanh(x.double())
+        return (t * (1 + 2.0 ** -11 * ({error}))).float()
+"""
+
+
+NOISE, SMOOTH = "torch.sin(1e7 * x.double())", "0.9"
+
+
+def test_approximate_intrinsics_pass_where_the_contract_allows_them(judge):
+    seen = judge("values", TANH, tanh(NOISE), contract={"numerics": {"fast_math": True}})
+    assert (seen.outcome, seen.findings) == ("pass", [])
+
+
+@pytest.mark.parametrize(("named", "tier"), [(True, "divergence"), (False, "wrong")])
+def test_intrinsics_excuse_noise_only_where_the_source_names_them(judge, named, tier):
+    seen = judge("values", TANH, f"# {'tanh.approx.f32' if named else 'tanh'}\n" + tanh(NOISE))
+    assert {f.tier.value for f in seen.findings} == {tier}
+
+
+def test_named_intrinsics_excuse_no_smooth_error(judge):
+    seen = judge("values", TANH, "# tanh.approx.f32\n" + tanh(SMOOTH))
+    assert "wrong" in {f.tier.value for f in seen.findings}
