@@ -38,11 +38,12 @@ def bundle_of(ctx: Context, records: Sequence[Record], finding: Finding, seed: i
     return Bundle(
         gate=finding.slug, reason=finding.reason.value, output=finding.output,
         probes=tuple(r.probe for r in needed), seed=seed,
+        main=next(i for i, r in enumerate(needed) if r.probe.id == finding.probe),
         inputs={r.probe.id: tuple(input_digest(t) for t in r.truths) for r in needed if all(t.ok for t in r.truths)})
 
 
 def needed_records(ctx: Context, records: Sequence[Record], finding: Finding) -> list[Record]:
-    """The records with which alone the gate still makes the finding, that of its own probe first."""
+    """The records with which alone the gate still makes the finding, in the order of the plan."""
     main = next((r for r in records if r.probe.id == finding.probe), None)
     gate = GATES.get(finding.slug)
     if main is None or gate is None:
@@ -65,7 +66,8 @@ def needed_records(ctx: Context, records: Sequence[Record], finding: Finding) ->
         if shows([main, *others]):
             fixed = [r for r in others if r in controls]
             loose = [r for r in others if r not in controls]
-            return [main, *fixed, *_fewest([main, *fixed], loose, shows)]
+            kept = {r.probe.id for r in [main, *fixed, *_fewest([main, *fixed], loose, shows)]}
+            return [r for r in records if r.probe.id in kept]
     return [main]
 
 

@@ -25,7 +25,9 @@ class Bundle(Frozen):
     output: str | None = None
     """Output that the finding is about."""
     probes: tuple[Probe, ...]
-    """The probe of the finding first, then those it is judged with: a control, the other half of a pair."""
+    """The probe of the finding, and those it is judged with (a control, the other half of a pair), as planned."""
+    main: int = 0
+    """Which of them is the probe of the finding."""
     seed: int
     """Seed of the plan that they came from, which the seeds of their calls derive from."""
     inputs: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -34,7 +36,7 @@ class Bundle(Frozen):
     @property
     def probe(self) -> Probe:
         """The probe that the finding names."""
-        return self.probes[0]
+        return self.probes[self.main]
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def run_again(stage: Stage, bundle: Bundle, recorded: Finding,
             why = "the inputs are not those of then: their recipe gives other bits here"
     outcome = Outcome.REPRODUCED if shown is not None else (
         Outcome.COULD_NOT_RUN if why else Outcome.NOT_REPRODUCED)
-    return Replay(outcome, recorded, shown, same, differences, why, records[0])
+    return Replay(outcome, recorded, shown, same, differences, why, records[bundle.main])
 
 
 def bundle_to_run(found: FindingRecord, *, minimal: bool) -> Bundle:

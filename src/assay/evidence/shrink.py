@@ -75,6 +75,11 @@ class _Search:
     _kept: dict[str, Record] = field(default_factory=dict)
 
     @property
+    def record(self) -> Record:
+        """What came of the probe of the finding."""
+        return self.records[self.best.main]
+
+    @property
     def spent(self) -> bool:
         return time.monotonic() > self.deadline
 
@@ -189,7 +194,7 @@ def smallest(stage: Stage, bundle: Bundle, seconds: float, progress: Progress | 
     final = search.best.model_copy(update={"inputs": {
         r.probe.id: tuple(input_digest(t) for t in r.truths) for r in search.records if all(t.ok for t in r.truths)}})
     at = search.shown
-    truth = search.records[0].truths[0]
+    truth = search.record.truths[0]
     minimal = Minimal(
         probe=final.probe.id, output=at.output, index=at.index, expected=at.expected, actual=at.actual,
         error=at.error, tolerance=at.tolerance, elements=sum(t.numel() for t in truth.inputs), complete=complete)
@@ -314,9 +319,9 @@ def _with(search: _Search, main: Probe) -> bool:
     """Try another probe; one that differs from it in its conditions alone (the other half of a pair) follows."""
     old = search.best.probe
     follows = {"draws": main.draws, "calls": main.calls, "parameters": main.parameters}
-    probes = [main, *(p.model_copy(update=follows) if (p.draws, p.calls, p.sizes) == (old.draws, old.calls, old.sizes)
-                      else p for p in search.best.probes[1:])]
-    return search.accept(probes)
+    return search.accept([
+        main if p is old else p.model_copy(update=follows)
+        if (p.draws, p.calls, p.sizes) == (old.draws, old.calls, old.sizes) else p for p in search.best.probes])
 
 
 # values
@@ -330,7 +335,7 @@ def _values(search: _Search) -> None:
         for leaf, fact in enumerate(leaves):
             if search.spent or fact.structure is None or not free(fact.structure):
                 continue
-            if not search.records[0].truths[number].ok or leaf >= len(search.records[0].truths[number].inputs):
+            if not search.record.truths[number].ok or leaf >= len(search.record.truths[number].inputs):
                 continue
             _simplify(search, number, leaf)
 
@@ -388,7 +393,7 @@ def _rounder(search: _Search, number: int, current: Explicit, position: int) -> 
 
 def _values_of(search: _Search, number: int, leaf: int) -> torch.Tensor | None:
     """Finite values of an input as it is now, before special values are put in; None where there are none."""
-    tensor = search.records[0].truths[number].inputs[leaf].double().reshape(-1)
+    tensor = search.record.truths[number].inputs[leaf].double().reshape(-1)
     return torch.nan_to_num(tensor, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -405,7 +410,7 @@ def _written(search: _Search, number: int, literal: Explicit) -> bool:
     """Try an input written down, where the task's domain admits it."""
     ctx, old = search.stage.ctx, search.best.probe
     structure = ctx.study.tensor_inputs()[literal.leaf].structure
-    sample = search.records[0].truths[number].inputs[literal.leaf]
+    sample = search.record.truths[number].inputs[literal.leaf]
     flat = torch.full((sample.numel(),), literal.fill, dtype=torch.float64)
     if literal.places:
         flat[torch.tensor(literal.places)] = torch.tensor(literal.values, dtype=torch.float64)

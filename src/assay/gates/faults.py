@@ -89,7 +89,7 @@ class Faults:
             if not all(type(n) is int and n >= 0 for n in counts):
                 continue
             steps = [int(b) - int(a) for a, b in itertools.pairwise(counts)][len(counts) // 2:]
-            launches = max(int(seen.get("launches") or 0) for seen in per_call) if name == "held" else 0
+            launches = max((int(seen.get("launches") or 0) for seen in per_call), default=0) if name == "held" else 0
             if len(steps) >= LEAK_CALLS - 1 and min(steps) >= least + LAUNCH_BYTES * launches:
                 what = f"{min(steps):,} bytes" if name == "held" else f"{min(steps)} descriptors"
                 found.append(Finding(
