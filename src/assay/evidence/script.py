@@ -68,8 +68,9 @@ _CHECKS: dict[str, set[Reason]] = {
                   Reason.GRADIENT_LAYOUT},
     "patched": {Reason.HARNESS_PATCHED},
 }
-_UNSHOWN = ("work", "corrupt", "compile", "stream", "tile", "follow")
-"""Conditions that only Assay's own worker can make."""
+_MADE = frozenset({"config", "tune", "fresh", "fence", "pad", "poison", "mode", "backward", "tie", "cotangent", "state",
+                   "modes", "work", "hold"})
+"""Conditions that a script makes, or that change nothing for what it shows; only Assay's own worker makes others."""
 
 
 class NoScript(InputError):
@@ -119,9 +120,8 @@ def check_of(finding: Finding, bundle: Bundle) -> str:
         why = "it is seen by the work that a call does not do"
     elif finding.slug == "batch_invariance":
         why = "it is a comparison of the bits of two batches"
-    elif conditions & {"follow"} or (check != "fault" and conditions & set(_UNSHOWN) - {"work"}):
-        shown = ", ".join(sorted(conditions & set(_UNSHOWN)))
-        why = f"it needs conditions that only Assay's own process makes ({shown})"
+    elif conditions - _MADE:
+        why = f"it needs conditions that only Assay's own process makes ({', '.join(sorted(conditions - _MADE))})"
     if why or check is None:
         raise NoScript(f"no script on its own can show this finding: {why}", bundle.probe.id,
                        "`assay replay` without --script shows it")
