@@ -262,6 +262,12 @@ def _tell(result: Replay, identity: str) -> None:
     verdict = {"reproduced": "reproduced: the candidate still shows it",
                "not_reproduced": "not reproduced: the candidate passes what it failed then",
                "could_not_run": f"could not run here: {result.why}"}
+    if result.instead is not None:
+        other = result.instead
+        verdict["not_reproduced"] = (
+            f"not reproduced as it was: now it is {REASONS[other.reason]} [{other.reason.value}]"
+            + (f" in output {other.output}" if other.output != recorded.output else "")
+            + f", expected {other.expected}, got {other.actual}")
     line("verdict", verdict[result.outcome.value])
 
 

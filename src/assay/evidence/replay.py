@@ -46,6 +46,7 @@ class Replay:
         differences: what of the environment differs: name, then, now.
         why: why it could not run here; empty otherwise.
         record: what came of the probe.
+        instead: where it does not show, what the same gate finds on the same probe now.
     """
 
     outcome: Outcome
@@ -55,6 +56,7 @@ class Replay:
     differences: tuple[tuple[str, str, str], ...]
     why: str = ""
     record: Record | None = None
+    instead: Finding | None = None
 
 
 def replay(store: Store, identity: str, zygote: Zygote, *, device: str = "auto", minimal: bool = False,
@@ -112,7 +114,10 @@ def run_again(stage: Stage, bundle: Bundle, recorded: Finding,
             why = "the inputs are not those of then: their recipe gives other bits here"
     outcome = Outcome.REPRODUCED if shown is not None else (
         Outcome.COULD_NOT_RUN if why else Outcome.NOT_REPRODUCED)
-    return Replay(outcome, recorded, shown, same, differences, why, records[bundle.main])
+    instead = None
+    if outcome is Outcome.NOT_REPRODUCED:
+        instead = next((f for f in stage.findings(bundle.gate, records) if f.probe == bundle.probe.id), None)
+    return Replay(outcome, recorded, shown, same, differences, why, records[bundle.main], instead)
 
 
 def bundle_to_run(found: FindingRecord, *, minimal: bool) -> Bundle:
