@@ -55,7 +55,8 @@ def candidate_text(report: Report, names: Names) -> str:
 def effort_text(report: Report) -> str:
     """How many probes were run, and where the time went."""
     cover, t = report.coverage, report.timing
-    return (f"{cover.probes_run} of {cover.probes_planned} probes run in {t.total_s:.1f} s "
+    earlier = f", and {cover.probes_replayed} that failed before," if cover.probes_replayed else ""
+    return (f"{cover.probes_run} of {cover.probes_planned} probes{earlier} run in {t.total_s:.1f} s "
             f"(start {t.start_s:.1f}, study {t.study_s:.1f}, oracle {t.oracle_s:.1f}, "
             f"candidate {t.candidate_s:.1f}; the last two overlap)")
 
