@@ -128,10 +128,15 @@ def test_the_three_forms_of_a_report_agree(small: Path, tmp_path: Path, assay: A
     assert said.status == 0
     data = json.loads((tmp_path / "r.json").read_text())
     page, text = (tmp_path / "r.html").read_text(), (tmp_path / "r.md").read_text()
-    for table in data["tables"]:
-        assert table["title"] in said.out
-        assert f"## {table['title']}" in text
-        assert f'id="{table["key"]}"' in page
+    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert len(titles) > 10
+    for title in titles:
+        assert title in said.out
+        assert f">{title}</h2>" in page
+    assert (data["whole"]["rejected"]["count"], data["whole"]["rejected"]["total"]) == (5, 7)
+    assert data["screens"]["kernelbench-v0"]["cells"] == {"pass/pass": 2, "pass/fail": 3, "fail/pass": 0,
+                                                          "fail/fail": 2}
+    assert data["gates"]["nonfinite"]["alone"] == 1
     assert re.search(r"rejected, of decided +5/7 +71\.4 %", said.out)
     assert "| rejected, of decided | 5/7 | 71.4 %" in text
     assert page.count("<svg") == 5

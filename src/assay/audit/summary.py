@@ -44,6 +44,13 @@ class Class:
     tiers: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"selected": self.selected, "undecided": self.undecided,
+                "rejected": Rate(self.rejected, self.decided).to_json(),
+                "strict": Rate(self.strict, self.decided).to_json(), "tiers": dict(self.tiers),
+                "reasons": dict(self.reasons)}
+
 
 @dataclass
 class Table2:
@@ -67,6 +74,15 @@ class Table2:
     def test(self) -> McNemar:
         """Rows that only the screen passes against rows that only the battery passes."""
         return mcnemar(self.cells[True, False], self.cells[False, True])
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        test = self.test
+        words = {True: "pass", False: "fail"}
+        return {"cells": {f"{words[a]}/{words[b]}": self.cells[a, b] for a in words for b in words},
+                "strict": self.strict, "undecided": self.undecided, "outcomes": dict(self.outcomes),
+                "mcnemar": {"screen_only": test.first, "battery_only": test.second, "p": test.p, "share": test.share,
+                            "low": test.low, "high": test.high}}
 
 
 @dataclass
@@ -205,6 +221,31 @@ class Summary:
     def rate(self, count: int) -> Rate:
         """A count out of the decided rows."""
         return Rate(count, self.whole.decided)
+
+
+    def to_json(self) -> dict[str, Any]:
+        """Every count as plain data, rates with their intervals."""
+        return {
+            "schema_version": 1, "about": self.about, "rows": self.rows, "statuses": dict(self.statuses),
+            "notes": {status: dict(notes) for status, notes in self.notes.items()}, "scopes": dict(self.scopes),
+            "seconds": round(self.seconds, 3), "whole": self.whole.to_json(),
+            "classes": {name: group.to_json() for name, group in self.classes.items()},
+            "groups": {by: {name: group.to_json() for name, group in found.items()}
+                       for by, found in self.groups.items()},
+            "gates": {slug: {"id": self.order[slug], "outcomes": dict(counts),
+                             "rate": Rate(counts["fail"], counts["fail"] + counts["pass"]).to_json(),
+                             "reasons": {outcome: dict(self.reasons[slug, outcome]) for outcome in OUTCOMES
+                                         if self.reasons[slug, outcome]},
+                             "alone": self.sole[slug], "rejected_without": self.without[slug]}
+                      for slug, counts in self.gates.items()},
+            "floors": [{"composition": name, "policy": policy, **self.rate(self.floors[name, policy]).to_json()}
+                       for name in COMPOSITIONS for policy in POLICIES],
+            "channels": [{"channel": channel, "policy": policy, "alone": self.alone[policy][channel],
+                          "without": self.left_out[policy, channel]} for policy in POLICIES for channel in CHANNELS],
+            "screens": {variant: table.to_json() for variant, table in self.screens.items()},
+            "fast": {"rows": self.speedups, "screened_rows": self.screened,
+                     "faster": {f"{threshold:g}": dict(self.fast[threshold]) for threshold in THRESHOLDS}},
+        }
 
 
 def short(note: str) -> str:

@@ -227,12 +227,7 @@ def report(
             summary = summarise(store)
         shown = tables(summary)
         if data is not None:
-            data.write(json_module.dumps({
-                "schema_version": 1, "about": summary.about, "rows": summary.rows,
-                "statuses": dict(summary.statuses),
-                "tables": [{"key": t.key, "title": t.title, "columns": list(t.headings),
-                            "rows": [list(row) for row in t.rows], "note": t.note} for t in shown],
-            }, indent=2, ensure_ascii=False) + "\n")
+            data.write(json_module.dumps(summary.to_json(), indent=2, ensure_ascii=False) + "\n")
         if text is not None:
             text.write(_document("Audit", shown))
         if page is not None:
