@@ -263,7 +263,7 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def result(folder: Path, device: str, gpus: int) -> None:
+def result(folder: Path, device: str, gpus: int, out: Path | None) -> None:
     """Put everything together and write the result file."""
     from assay.audit.store import Store
     from assay.audit.summary import summarise
@@ -292,7 +292,7 @@ def result(folder: Path, device: str, gpus: int) -> None:
         rows.append({"step": "ray", **ray})
     if "scale" in found:
         metrics.update({f"scale_{name}": value for name, value in found["scale"].items()})
-    path = write_result("audit", device, metrics, rows)
+    path = write_result("audit", device, metrics, rows, out=out)
     print(json.dumps(metrics, indent=1), path)
 
 
@@ -309,6 +309,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args(arguments[:arguments.index("--")] if "--" in arguments else arguments)
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -325,7 +326,7 @@ def main() -> None:
     elif options.step == "scale":
         scale(folder, options.rows or 100_000)
     else:
-        result(folder, options.device, options.gpus)
+        result(folder, options.device, options.gpus, options.out)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from assay.audit.corpus import CorpusRow, open_corpus
 from assay.audit.jobs import checked
 from assay.audit.records import from_record, last_code
+from assay.audit.store import Store
 from assay.errors import InputError
 
 from .conftest import candidate, reference, write_corpus
@@ -63,6 +64,18 @@ def test_broken_lines_are_rows_with_a_problem(tmp_path: Path) -> None:
     found = rows_of(path)
     assert [(row.id, row.problem is None) for row in found] == [
         ("a", False), ("line-2", False), ("line-3", False), ("line-4", False), ("z", True)]
+
+
+def test_text_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text(json.dumps({"id": "a\ud800", "reference": "\ud800", "candidate": "x = '\ud800'", "note": "\udfff",
+                                "\ud801": 1, "generator": "\ud800", "huge": 10**400, "speedup": 10**400})
+                    + "\n" + json.dumps({"id": "b", **PAIR}) + "\n")
+    with Store(tmp_path / "out", write=True) as store:
+        assert store.ingest(checked(open_corpus(path).rows())) == 2
+        store.choose([0, 1])
+        assert [row.id for row in store.rows()] == ["a?", "b"]
+        assert [row.problem is None for row in store.rows()] == [False, True]
 
 
 def test_a_trajectory_gives_the_last_block_of_the_last_turn() -> None:

@@ -105,11 +105,11 @@ def from_record(data: Mapping[str, Any], unnamed: str) -> CorpusRow:
     if accepted is None and speedup is not None:
         accepted = speedup > 0
     return CorpusRow(
-        id=str(taken["id"]) if taken["id"] is not None else unnamed, reference=_clean(taken["reference"]),
+        id=_text(taken["id"]) or unnamed, reference=_clean(taken["reference"]),
         candidate=_clean(taken["candidate"]), entry=_text(taken["entry"]) or "Model", task=_text(taken["task"]) or "",
         op_class=_text(taken["op_class"]), accepted=accepted, speedup=speedup, generator=_text(taken["generator"]),
         run=_text(taken["run"]), created=_text(taken["created"]), contract=contract,
-        extra={k: _small(v) for k, v in data.items() if k not in used and _small(v) is not None},
+        extra={str(_text(k)): _small(v) for k, v in data.items() if k not in used and _small(v) is not None},
         problem="; ".join(problems) or None)
 
 
@@ -143,17 +143,22 @@ def _clean(source: str | None) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None or isinstance(value, list | dict) else str(value)
+    # half of a surrogate pair, which JSON can hold, is no text that could be kept
+    return None if value is None or isinstance(value, list | dict) else \
+        str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _small(value: Any) -> Any:
     """What of a further column is worth keeping: numbers and short text."""
     if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return value if isinstance(value, str) and len(value) <= LONGEST else None
+    return _text(value) if isinstance(value, str) and len(value) <= LONGEST else None
