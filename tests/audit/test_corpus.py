@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from assay.audit.corpus import CorpusRow, open_corpus
 from assay.audit.jobs import checked
-from assay.audit.records import from_record, last_code
+from assay.audit.records import NAMES, from_record, last_code
 from assay.audit.store import Store
 from assay.errors import InputError
 
@@ -76,6 +78,24 @@ def test_text_that_cannot_be_kept_stops_nobody(tmp_path: Path) -> None:
         store.choose([0, 1])
         assert [row.id for row in store.rows()] == ["a?", "b"]
         assert [row.problem is None for row in store.rows()] == [False, True]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8)
+    | st.sampled_from([reference("x"), "```\nx\n```", "assistant"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["role", "content", "text", "value", "numerics"]), inner, max_size=3), max_leaves=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(record=st.dictionaries(st.sampled_from([*(n for names in NAMES.values() for n in names), "messages", "else"]),
+                              VALUES, max_size=8))
+def test_no_record_stops_the_reading(record: dict[str, Any], tmp_path: Path) -> None:
+    with Store(tmp_path, write=True) as store:
+        assert store.ingest(checked([from_record(record, "unnamed")])) == 1
+        [row] = store.rows()
+        assert row.problem is None or isinstance(row.problem, str)
+        assert (row.reference is None) <= (row.problem is not None)
 
 
 def test_a_trajectory_gives_the_last_block_of_the_last_turn() -> None:
