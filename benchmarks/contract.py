@@ -16,10 +16,10 @@ rows so far:
 
 - tasks: tasks tried; inferred: inference completed; stable: a second inference, in a process of its own, wrote
   the same file, byte for byte. inferred_share and stable_share are shares of tasks. remaining: tasks left.
-- identity_*, compiled_*, contiguous_free_*: the reference as it is, under `torch.compile` (traced and run
-  eagerly), and with every `.contiguous()` taken out where it has one. Of each: runs (verdicts), findings (each
-  a false alarm), contract, screened and rejected (labels), undecided (verdicts in which a gate could not
-  decide), errors (verifications that did not end in a verdict).
+- identity_*, compiled_*, contiguous_free_*: the reference as it is; under `torch.compile`, traced and run
+  eagerly, for one task in three at least; and with every `.contiguous()` taken out, where it has one. Of each:
+  runs (verdicts), findings (each a false alarm), contract, screened and rejected (labels), undecided (verdicts
+  in which a gate could not decide), errors (verifications that did not end in a verdict).
 - seconds_median, seconds_total: of the verdicts. code_versions: states of the package that the rows come from.
 
 Truths are shared between the verdicts of one run through a cache of its own, which is removed at the end.
@@ -42,7 +42,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -59,6 +59,8 @@ from assay.verify import Options, verify_task
 from assay.vocabulary import EffortTier, Label, Outcome
 from common import ROOT, write_result
 
+COMPILED_EVERY = 3
+"""One task in so many is also judged compiled; what was judged before is kept."""
 VARIANTS = {"identity": "candidate", "compiled": "compiled", "contiguous_free": "without_contiguous"}
 """What a metric calls a variant, and what the generator does."""
 BUDGET_S = 60.0
@@ -95,8 +97,18 @@ class Work:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def work_of(task: Any, options: argparse.Namespace) -> Work:
-    """A generated task with the variants that are wanted; one that changes nothing is left out."""
+def work_of(task: Any, number: int, options: argparse.Namespace, kept: dict[str, dict[str, Any]]) -> Work:
+    """A generated task with the variants that are wanted; one that changes nothing is left out.
+
+    Compiled ones are a sample, but for those that were judged before.
+    """
+    whole = _whole(task, options)
+    if number % COMPILED_EVERY == 0 or whole.digest in kept:
+        return whole
+    return replace(whole, candidates={name: text for name, text in whole.candidates.items() if name != "compiled"})
+
+
+def _whole(task: Any, options: argparse.Namespace) -> Work:
     candidates = {name: getattr(task, VARIANTS[name]) for name in options.variants}
     if candidates.get("contiguous_free") == task.candidate:
         del candidates["contiguous_free"]
@@ -274,8 +286,8 @@ def tell(found: dict[str, Any]) -> None:
         print(f"{found['task']:34} {found.get('error', 'a second inference differs')}", flush=True)
 
 
-def chosen(options: argparse.Namespace) -> list[Work]:
-    """The tasks asked for."""
+def chosen(options: argparse.Namespace, kept: dict[str, dict[str, Any]]) -> list[Work]:
+    """The tasks asked for, in an order that spreads the families over any part of a run."""
     tasks = generated().tasks()
     if options.folder:
         files = sorted(options.folder.rglob("*.py"))
@@ -284,7 +296,8 @@ def chosen(options: argparse.Namespace) -> list[Work]:
     tasks = [t for t in tasks if any(t.name.startswith(o) for o in options.only or [""])]
     if options.sample and options.sample < len(tasks):
         tasks = [tasks[i * len(tasks) // options.sample] for i in range(options.sample)]
-    return [work_of(task, options) for task in tasks]
+    tasks = sorted(tasks, key=lambda t: hashlib.sha256(t.name.encode()).digest())
+    return [work_of(task, number, options, kept) for number, task in enumerate(tasks)]
 
 
 def main() -> None:
@@ -305,8 +318,8 @@ def main() -> None:
     until = time.monotonic() + options.seconds
     if options.fresh:
         options.rows.unlink(missing_ok=True)
-    wanted = chosen(options)
     kept = read_rows(options.rows)
+    wanted = chosen(options, kept)
     todo = [work for work in wanted if work.digest not in kept]
     options.rows.parent.mkdir(parents=True, exist_ok=True)
     cache = tempfile.mkdtemp(prefix="assay-contract-")
