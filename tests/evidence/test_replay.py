@@ -14,7 +14,10 @@ import torch
 from tests.evidence.kinds import KINDS, RIGHT, TASK
 
 from assay.evidence import Evidence, FindingRecord, Store, VerdictRecord
+from assay.evidence.first import patient
 from assay.evidence.replay import Outcome, replay
+from assay.probe.model import Draw, Probe
+from assay.probe.record import Observation, Record, Truth
 from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.task import Task, parse_candidate, parse_task
@@ -151,3 +154,12 @@ def test_other_obligations_are_not_held_against_a_candidate(kept: Kept, task: Ta
     waived = kept.verdict.contract.model_copy(update={"determinism": "none"})
     assert kept.store.failures(task.digest, waived, "cpu") == []
     assert kept.store.failures(task.digest, kept.verdict.contract, "cuda") == []
+
+
+def test_a_candidate_that_is_slower_than_another_is_not_accused_of_it() -> None:
+    probe = Probe(id="values/wide10~1", gate="values", draws=(Draw(seed=1),))
+    truth = Truth(status="ok")
+    slow = Record(probe, (truth,), Observation(probe=probe.id, status="timed_out"))
+    assert patient(slow).observation.status == "not_run"
+    crashed = Record(probe, (truth,), Observation(probe=probe.id, status="signalled", code=11))
+    assert patient(crashed) == crashed

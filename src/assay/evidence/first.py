@@ -25,6 +25,7 @@ from assay.probe.model import Probe
 from assay.probe.record import Record
 from assay.run.lanes import Run
 from assay.task import Task
+from assay.vocabulary import Reason
 
 SHARE = 0.25
 """Share of the time that earlier failures may take."""
@@ -100,7 +101,8 @@ def trials(bundles: Sequence[Bundle], run: Run, slugs: Sequence[str], stop: Call
     until = began + SHARE * max(0.0, run.budget.deadline - began)
     done: list[Trial] = []
     for number, bundle in enumerate(bundles):
-        if bundle.gate not in slugs:
+        if bundle.gate not in slugs or bundle.reason == Reason.TIMED_OUT.value:
+            # a hang would take all the time there is
             continue
         if time.monotonic() > until:
             break
@@ -115,6 +117,17 @@ def trials(bundles: Sequence[Bundle], run: Run, slugs: Sequence[str], stop: Call
         if stop(trial):
             break
     return done
+
+
+def patient(record: Record) -> Record:
+    """A record in which no answer in time is no answer at all.
+
+    The sizes were chosen for another candidate, which may have been faster here, and hangs have the plan to show in.
+    """
+    if record.observation.status != "timed_out":
+        return record
+    unanswered = record.observation.model_copy(update={"status": "not_run", "text": "too slow for what another failed"})
+    return dataclasses.replace(record, observation=unanswered)
 
 
 def _renamed(bundle: Bundle, end: str) -> Bundle:
