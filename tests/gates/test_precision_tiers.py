@@ -144,9 +144,15 @@ WRONG = [
 ANY_PRECISION = {"policy": {"allow_tiers": ["divergence"]}, "provenance": "none"}
 
 
-@pytest.mark.parametrize(
-    ("reference", "candidate", "reasons"), [c[1:] for c in DIVERGENT], ids=[c[0] for c in DIVERGENT]
-)
+SLOW = ("truncated tf32", "tf32 and scaled", "a neighbouring gelu", "bf16 and the last term missing", "bf16")
+
+
+def parameters(cases):
+    """Cases as parameters, those that say little beyond their neighbours in the slow suite."""
+    return [pytest.param(*c[1:], id=c[0], marks=[pytest.mark.slow] if c[0] in SLOW else []) for c in cases]
+
+
+@pytest.mark.parametrize(("reference", "candidate", "reasons"), parameters(DIVERGENT))
 def test_what_a_lower_precision_accounts_for_is_a_divergence(judge, reference, candidate, reasons):
     seen = judge("values", reference, candidate)
     assert reasons <= seen.reasons
@@ -154,7 +160,7 @@ def test_what_a_lower_precision_accounts_for_is_a_divergence(judge, reference, c
     assert all(f.detail["mode"] and f.detail["effective_bits"] > 4 for f in seen.findings)
 
 
-@pytest.mark.parametrize(("reference", "candidate"), [c[1:] for c in WRONG], ids=[c[0] for c in WRONG])
+@pytest.mark.parametrize(("reference", "candidate"), parameters(WRONG))
 def test_a_fault_beside_a_lower_precision_is_wrong(judge, reference, candidate):
     seen = judge("values", reference, candidate)
     assert "wrong" in {f.tier.value for f in seen.findings}
