@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay import accept
+from assay.contract.cli import infer_command
 from assay.errors import InputError
 from assay.run.process import Zygote
 from assay.verify import Options, verify_task
@@ -156,3 +157,12 @@ def test_a_plain_folder_is_no_task(tmp_path):
     (tmp_path / "reference.py").write_text("x = 1\n")
     with pytest.raises(InputError, match="this is none"):
         accept.task(f"{tmp_path / 'reference.py'}::name")
+
+
+def test_an_inferred_contract_says_which_clauses_the_format_states(tree, capsys):
+    files, place, _, _ = FORMATS["a file with run"]
+    infer_command(tree(files) / place)
+    text = capsys.readouterr().out
+    assert 'gradients = "none"  # stated by the task\'s own format' in text
+    table = text.partition("[domain.sizes.width]")[2].partition("\n\n")[0]
+    assert "fixed = true  # stated by the task's own format" in table

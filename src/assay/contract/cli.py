@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,12 +46,23 @@ def inferred_from(task: Task) -> InferredContract:
         session = ReferenceSession(zygote, task)
         try:
             found = infer(session.study(budget_s=INFERENCE_SECONDS))
-            return replace(found, contract=merge(found.contract, Contract.from_data(task.stated)))
+            told = dict.fromkeys(_clauses(task.stated), "stated by the task's own format")
+            return replace(found, contract=merge(found.contract, Contract.from_data(task.stated)),
+                           observed={**found.observed, **told})
         except ReferenceFailed as error:
             raise InputError(f"the reference could not be studied: {error}", task.shown,
                              "make it run on its own") from None
         finally:
             session.close()
+
+
+def _clauses(data: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Dotted keys of the clauses in tables."""
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from _clauses(value, f"{path}{key}.")
+        else:
+            yield path + key
 
 
 def _task(reference: Path, entry: str = "Model") -> Task:
