@@ -5,7 +5,7 @@ Each step is one call, keeps what it found in DIR, and can be repeated:
     python benchmarks/audit.py corpus DIR [--tasks 30] [--rows 320]
     python benchmarks/audit.py whole DIR [-- options of `assay audit run`]
     python benchmarks/audit.py killed DIR [--kills 10] [-- the same options]
-    python benchmarks/audit.py ray DIR [-- the same options]
+    python benchmarks/audit.py ray DIR [-- the same options, and --sample N for fewer rows]
     python benchmarks/audit.py scale DIR [--rows 100000]
     python benchmarks/audit.py result DIR
 
@@ -135,7 +135,7 @@ def whole(folder: Path, seconds: float, extra: list[str], name: str = "whole") -
     how = follow(start(folder, name, extra), seconds)
     spent = state(folder).get(f"{name}_s", 0.0) + time.monotonic() - began
     parts = state(folder).get(f"{name}_parts", 0) + 1
-    state(folder, **{f"{name}_s": spent, f"{name}_parts": parts, "options": extra})
+    state(folder, **{f"{name}_s": spent, f"{name}_parts": parts, f"{name}_options": extra})
     print(f"{name}: {how} after {spent:.0f} s in {parts} parts, {results_of(folder / name) - before} results")
 
 
@@ -186,10 +186,14 @@ def doubled(folder: Path) -> int:
 
 
 def compared(first: Path, second: Path) -> dict[str, Any]:
-    """Two audits, result by result."""
-    a, b = outcomes(first), outcomes(second)
-    return {"lost": len(a.keys() - b.keys()), "more": len(b.keys() - a.keys()), "doubled": doubled(second),
-            "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
+    """Two audits, result by result, on the rows that the second is about."""
+    from assay.audit.store import Store
+
+    with Store(second) as store:
+        rows = {row.id for row in store.rows(chosen=True)}
+    a, b = {key: text for key, text in outcomes(first).items() if key[0] in rows}, outcomes(second)
+    return {"rows": len(rows), "lost": len(a.keys() - b.keys()), "more": len(b.keys() - a.keys()),
+            "doubled": doubled(second), "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
 
 
 class Stub:
@@ -282,13 +286,14 @@ def result(folder: Path, device: str, gpus: int, out: Path | None) -> None:
         "rejected": counted.whole.rejected, "decided": counted.whole.decided,
     }
     rows: list[dict[str, Any]] = [
-        {"step": "whole", "options": found["options"], "statuses": dict(counted.statuses)},
+        {"step": "whole", "options": found["whole_options"], "statuses": dict(counted.statuses)},
         {"step": "killed", "at": found["killed_at"], "different": against["different"]},
     ]
     if (folder / "ray").exists() and finished(folder / "ray"):
         ray = compared(folder / "whole", folder / "ray")
         metrics["ray_equal"] = float(not (ray["lost"] or ray["more"] or ray["doubled"] or ray["different"]))
-        metrics["ray_per_minute"] = round(60 * counted.rows / found["ray_s"], 1)
+        metrics["ray_rows"] = ray["rows"]
+        metrics["ray_per_minute"] = round(60 * ray["rows"] / found["ray_s"], 1)
         rows.append({"step": "ray", **ray})
     if "scale" in found:
         metrics.update({f"scale_{name}": value for name, value in found["scale"].items()})
