@@ -106,7 +106,7 @@ def test_contracts_as_tests(installed: pytest.Pytester) -> None:
     assert "src/assay" not in bad
 
     # one test per gate
-    statuses = dict(re.findall(r"test_gates\[(\w+)\] (\w+)", text))
+    statuses = dict(re.findall(r"::test_gates\[(\w+)\] (\w+) ", text))
     assert statuses == {"values": "PASSED", "shapes": "FAILED", "streams": "SKIPPED"}
     assert "needs a GPU" in text
     assert re.search(r"test_gates_of_nothing\[values\] FAILED", text)
@@ -124,6 +124,7 @@ def test_contracts_as_tests(installed: pytest.Pytester) -> None:
     assert found == {"assay_label": "contract", "assay_scope": "cpu-emulation", "assay_seed": "5"}
 
 
+@pytest.mark.slow
 def test_processes_of_one_run_share_a_verdict(installed: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     installed.makepyfile(test_kernels="""

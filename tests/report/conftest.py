@@ -7,11 +7,20 @@ from pathlib import Path
 import pytest
 
 from assay.probe.model import Call, Draw, Injection, Probe
+from assay.report.exhibit import (
+    ErrorMap,
+    ModeError,
+    PrecisionFingerprint,
+    SourceExcerpt,
+    SpecialInput,
+    SpecialValue,
+)
 from assay.report.model import (
     CandidateInfo,
     Coverage,
     Finding,
     GateResult,
+    Hint,
     Names,
     Report,
     TaskInfo,
@@ -168,3 +177,36 @@ def made_report() -> Report:
         seed=11,
         timing=Timing(total_s=3.0, start_s=1.0, study_s=0.1, oracle_s=1.5, candidate_s=1.2),
     )
+
+
+HOSTILE = (
+    "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    "</style>{{ 7 * 7 }}{% raw %}|`*_[x](https://evil.example)]]> &amp; '\" \x1b[2J\x00\x07 "
+    "\u202egnp.exe www.evil.example"
+)
+
+
+@pytest.fixture(scope="session")
+def hostile_report(made_report: Report) -> Report:
+    """Every text that a candidate or a task may choose says something that it should not."""
+    findings = tuple(
+        finding.model_copy(update={
+            "output": HOSTILE, "expected": HOSTILE, "actual": HOSTILE, "index": None,
+            "detail": {"printed": HOSTILE, "place": HOSTILE, "kernel": HOSTILE, "line": 2},
+            "source": SourceExcerpt(line=2, first=1, lines=(HOSTILE, HOSTILE + "\r", "```")),
+            "error_map": ErrorMap(output=HOSTILE, shape=(2, 2), cell=(1, 1), rows=("A!", " .")),
+            "special_inputs": (SpecialInput(input=0, shape=(4,), count=1,
+                                            values=(SpecialValue(index=(1,), value=HOSTILE),)),),
+        })
+        for finding in made_report.findings)
+    gates = tuple(gate.model_copy(update={"note": HOSTILE}) for gate in made_report.gates)
+    return made_report.model_copy(update={
+        "findings": findings, "gates": gates, "names": Names(HOSTILE, HOSTILE, (HOSTILE,)),
+        "task": made_report.task.model_copy(update={"id": HOSTILE}),
+        "candidate": made_report.candidate.model_copy(update={
+            "kernels": (HOSTILE,), "entry": HOSTILE,
+            "hints": (Hint(rule=HOSTILE, severity=HOSTILE, evidence=HOSTILE),)}),
+        "environment": {HOSTILE: HOSTILE}, "contract": {HOSTILE: HOSTILE},
+        "precision": (PrecisionFingerprint(probe=HOSTILE, mode=HOSTILE, recognised=True, effective_bits=1.0,
+                                           modes=(ModeError(mode=HOSTILE, ratio=3.0),)),),
+    })

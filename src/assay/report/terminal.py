@@ -88,6 +88,7 @@ def _gate_line(report: Report, gate: GateResult, width: int) -> Text:
     note = printable(gate_note(report, gate))
     line.append(note if len(note) <= room else note[: max(0, room - 1)] + "…",
                 style="" if gate.outcome in (Outcome.FAIL, Outcome.ERROR) else "dim")
+    line.rstrip()
     return line
 
 
