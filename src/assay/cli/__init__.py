@@ -22,6 +22,7 @@ from assay.cli import (
     reward,
     scoreboard,
     selftest,
+    serve,
     tolerance,
 )
 from assay.cli.output import one_line
@@ -58,6 +59,7 @@ app.command("certify")(certify.certify)
 app.command("verify-certificate")(certify.verify_certificate)
 app.command("evidence")(certify.evidence)
 app.command("reward")(reward.reward)
+app.command("serve")(serve.serve)
 app.command("replay")(evidence.replay)
 app.command("shrink")(evidence.shrink)
 app.add_typer(evidence.app, name="store")

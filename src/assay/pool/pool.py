@@ -178,17 +178,20 @@ class Pool:
     def cancel(self, id: str) -> bool:
         """Cancel a job that waits or runs; False when there is none of that id. A running one loses its judge."""
         with self._changed:
-            for ticket in list(self._waiting.values()):
-                if ticket.job.id == id:
-                    del self._waiting[ticket.number]
-                    _cancel(ticket.future)
-                    return True
-            for ticket, judge in self._running.values():
-                if ticket.job.id == id:
-                    ticket.cancelled = True
-                    judge.kill()
-                    return True
-        return False
+            found = next((t for t in self._waiting.values() if t.job.id == id), None)
+            if found is not None:
+                del self._waiting[found.number]
+            else:
+                for ticket, judge in self._running.values():
+                    if ticket.job.id == id:
+                        ticket.cancelled = True
+                        judge.kill()
+                        return True
+        if found is None:
+            return False
+        # outside the lock: whoever waits for it may ask this pool in turn
+        _cancel(found.future)
+        return True
 
     @property
     def waiting(self) -> int:
@@ -212,16 +215,18 @@ class Pool:
         Args:
             drain: let what waits and runs end first; otherwise it is cancelled.
         """
+        dropped: list[_Ticket] = []
         with self._changed:
             self._closed = True
             if not drain:
-                for ticket in self._waiting.values():
-                    _cancel(ticket.future)
+                dropped = list(self._waiting.values())
                 self._waiting.clear()
                 for ticket, judge in self._running.values():
                     ticket.cancelled = True
                     judge.kill()
             self._changed.notify_all()
+        for ticket in dropped:
+            _cancel(ticket.future)
         for thread in self._threads:
             thread.join()
 
@@ -302,6 +307,7 @@ class Pool:
         with self._changed:
             while True:
                 for ticket in [t for t in self._waiting.values() if t.future.cancelled()]:
+                    # cancelled by its owner, whose callbacks have been called; this wakes who waits for it
                     del self._waiting[ticket.number]
                     _cancel(ticket.future)
                 if self._waiting:
