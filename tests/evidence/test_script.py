@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import torch
 from tests.evidence.kinds import KINDS, RIGHT, TASK, Kind
 
 from assay.evidence import Bundle, Store
@@ -111,3 +112,29 @@ def test_what_no_script_can_show_is_said(gate: str, reason: Reason, conditions: 
     finding = Finding(gate="X", slug=gate, reason=reason, tier=Tier.WRONG, tolerance_free=True, probe="p")
     with pytest.raises(NoScript, match="no script on its own can show this finding"):
         check_of(finding, Bundle(gate=gate, reason=reason.value, probes=(probe,), seed=1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("example", "wrong", "gate"),
+    [("row_max", "wrong_swallowed_nan", "nonfinite"), ("cumsum", "wrong_shared_output", "output_aliasing")],
+)
+def test_a_finding_on_a_gpu_replays_there_and_in_a_script(example: str, wrong: str, gate: str, tmp_path: Path,
+                                                         packages: Path, zygote: Zygote) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    task, candidate = load_pair(EXAMPLES / example / "reference.py", EXAMPLES / example / f"{wrong}.py")
+    report = verify_task(task, candidate, zygote=zygote, options=Options(
+        device="cuda", seed=7, tier=EffortTier.QUICK, only=(gate,), store=str(tmp_path / "s")))
+    finding = next(f for f in report.findings if f.slug == gate)
+    script = tmp_path / "shown.py"
+    with Store.open(tmp_path / "s") as store:
+        assert replay(store, finding.id, zygote).outcome is Outcome.REPRODUCED
+        text = script_of(store, finding.id, zygote)
+    # on a GPU nothing is emulated
+    assert 'SUPPORT = ""' in text
+    script.write_text(text)
+    shown = run(script, packages)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    fine = run(script, packages, "--candidate", EXAMPLES / example / "right.py")
+    assert fine.returncode == 0, fine.stdout + fine.stderr
