@@ -193,7 +193,8 @@ def compared(first: Path, second: Path) -> dict[str, Any]:
         rows = {row.id for row in store.rows(chosen=True)}
     a, b = {key: text for key, text in outcomes(first).items() if key[0] in rows}, outcomes(second)
     return {"rows": len(rows), "lost": len(a.keys() - b.keys()), "more": len(b.keys() - a.keys()),
-            "doubled": doubled(second), "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
+            "doubled": doubled(second),
+            "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
 
 
 class Stub:
