@@ -152,7 +152,8 @@ def scripted(store: Path, finding: str, folder: Path, packages: Path, zygote: Zy
             return {"reason": reason, "status": "no script", "why": error.what}
     path = folder / f"{finding}.py"
     path.write_text(text)
-    environment = {"PYTHONPATH": str(packages), "PATH": os.environ["PATH"], "HOME": str(folder)}
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
+    environment = {**kept, "PYTHONPATH": str(packages), "HOME": str(folder)}
     try:
         done = subprocess.run([sys.executable, "-S", str(path)], env=environment, capture_output=True, text=True,
                               timeout=300, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -37,8 +38,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(script: Path, packages: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a script where Assay cannot be imported."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
     return subprocess.run([sys.executable, "-S", str(script), *map(str, arguments)], text=True, capture_output=True,
-                          env={"PYTHONPATH": str(packages), "HOME": str(script.parent)}, check=False)
+                          env={**kept, "PYTHONPATH": str(packages), "HOME": str(script.parent)}, check=False)
 
 
 def test_assay_cannot_be_imported_there(tmp_path: Path, packages: Path) -> None:
