@@ -56,10 +56,11 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
     "layer_norm_affine": (("two passes", "wide = x.float()\ncentred = wide - wide.mean(dim=-1, keepdim=True)\n"
                            "scale = torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + 1e-5)\n"
                            "return (centred * scale * self.weight.float() + self.bias.float()).to(x.dtype)"),),
-    "matmul_tiled": (("outer loop", "a, b = a.float(), b.float()\ntotal = torch.zeros(a.shape[0], b.shape[1])\n"
+    "matmul_tiled": (("outer loop", "kept, a, b = a.dtype, a.float(), b.float()\n"
+                      "total = torch.zeros(a.shape[0], b.shape[1], device=a.device)\n"
                       "for start in range(0, a.shape[1], 16):\n"
                       "    total = total + a[:, start : start + 16] @ b[start : start + 16]\n"
-                      "return total.to(self.dtype(b, a))"),),
+                      "return total.to(kept)"),),
     "bmm": (("einsum", "return torch.einsum('bmk,bkn->bmn', a, b)"),),
     "matvec": (("sum", "return (a.float() * x.float()).sum(dim=1).to(a.dtype)"),),
     "linear_bias_relu": (("addmm", "return torch.addmm(self.bias, x, self.weight.t()).relu()"),),
@@ -147,10 +148,7 @@ class ModelNew(Whole):
 
 def with_body(entry: Entry, body: str) -> str:
     """The reference with another body of `forward`."""
-    text = entry.reference.replace("class Model(", "class ModelNew(").replace("self.dtype(b, a)", "a.dtype")
-    # names that the body widens keep their dtype beside them
-    if "self.dtype(b, a)" in body:
-        body = "kept = a.dtype\n" + body.replace("self.dtype(b, a)", "kept")
+    text = entry.reference.replace("class Model(", "class ModelNew(")
     lines = "\n".join(f"        {line}" if line else "" for line in body.splitlines())
     return re.sub(r"(    def forward\([^\n]*\n).*?(?=\n\n\ndef )", lambda m: m[1] + lines, text, count=1, flags=re.S)
 
