@@ -350,6 +350,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     description, tensors = codec.flatten(outputs)
     kept = [i for i, leaf in enumerate(evaluation.leaves) if leaf.kind not in ("scalar", "none")]
     leaves = [evaluation.leaves[i] for i in kept]
+    if any(layout != "task" for layout in draw.layouts) and len(leaves) == len(tensors):
+        leaves = [_laid_out(leaf, tensor) for leaf, tensor in zip(leaves, tensors, strict=True)]
     if draw.injections:
         leaves = _dependent(state, instance, model, draw, dtype, leaves, int(header["call_seed"]), device)
     metas, names = [], []
@@ -426,6 +428,21 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
                     for leaf in evaluation.leaves if leaf.kind == "scalar" and leaf.dtype == "float"],
     }
     return reply, [*chunks, *[codec.tensor_bytes(t) for t in flat]]
+
+
+def _laid_out(leaf: Any, native: torch.Tensor) -> Any:
+    """A truth whose native value is what the reference makes of the layout itself.
+
+    The evaluation works on dense copies. Where an operator is less accurate on a strided input than its own
+    arithmetic allows, the reference disagrees with its replay, and such elements decide nothing.
+    """
+    from assay.oracle.compare import excess
+
+    native = native.detach().resolve_conj().resolve_neg()
+    if leaf.native is None or native.shape != leaf.native.shape or native.dtype != leaf.native.dtype:
+        return leaf
+    wrong = excess(leaf, native.to(leaf.y.device))
+    return dataclasses.replace(leaf, native=native.to(leaf.native.device), decided=leaf.decided & ~wrong)
 
 
 def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
