@@ -5,12 +5,15 @@ Each step is one call, keeps what it found in DIR, and can be repeated:
     python benchmarks/audit.py corpus DIR [--tasks 30] [--rows 320]
     python benchmarks/audit.py whole DIR [-- options of `assay audit run`]
     python benchmarks/audit.py killed DIR [--kills 10] [-- the same options]
+    python benchmarks/audit.py control DIR [-- the same options]
     python benchmarks/audit.py ray DIR [-- the same options, and --sample N for fewer rows]
     python benchmarks/audit.py scale DIR [--rows 100000]
     python benchmarks/audit.py result DIR
 
 The corpus is the package's own kernels and their mutants. `killed` ends the command with SIGKILL after a random
-number of results, as often as asked, and lets the last one end. Every step takes `--seconds S`: the time after
+number of results, as often as asked, and lets the last one end. Some mutants return memory that nobody wrote, which
+is another each time: `control` judges the rows that differ once more, and those that differ again from the audit left
+alone, killed by nobody, are unstable themselves. Every step takes `--seconds S`: the time after
 which it stops as Ctrl-C would, to be called again.
 """
 
@@ -69,8 +72,8 @@ def make_corpus(folder: Path, tasks: int, rows: int) -> None:
 
 def start(folder: Path, name: str, extra: list[str]) -> subprocess.Popen[bytes]:
     """The command, in a process group of its own."""
-    command = [sys.executable, "-m", "assay", "audit", "run", str(folder / "corpus.jsonl"), "-o", str(folder / name),
-               *extra]
+    corpus = folder / ("control.jsonl" if name == "control" else "corpus.jsonl")
+    command = [sys.executable, "-m", "assay", "audit", "run", str(corpus), "-o", str(folder / name), *extra]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -185,6 +188,12 @@ def doubled(folder: Path) -> int:
     return len(ids) - len(set(ids))
 
 
+def label(outcome: str) -> str | None:
+    """The label of a battery's result."""
+    report = json.loads(outcome)["report"]
+    return None if report is None else report["label"]
+
+
 def compared(first: Path, second: Path) -> dict[str, Any]:
     """Two audits, result by result, on the rows that the second is about."""
     from assay.audit.store import Store
@@ -194,7 +203,24 @@ def compared(first: Path, second: Path) -> dict[str, Any]:
     a, b = {key: text for key, text in outcomes(first).items() if key[0] in rows}, outcomes(second)
     return {"rows": len(rows), "lost": len(a.keys() - b.keys()), "more": len(b.keys() - a.keys()),
             "doubled": doubled(second),
+            "labels": sum(label(a[key]) != label(b[key]) for key in a.keys() & b.keys() if key[1] == "battery"),
             "different": sorted("/".join(key) for key in a.keys() & b.keys() if a[key] != b[key])}
+
+
+def different_rows(folder: Path) -> list[str]:
+    """Ids of the rows that the killed audit, or the one over Ray, tells otherwise than the one left alone."""
+    names = [name for name in ("killed", "ray") if (folder / name / "rows.parquet").exists()]
+    return sorted({key.rpartition("/")[0] for name in names
+                   for key in compared(folder / "whole", folder / name)["different"]})
+
+
+def control(folder: Path, seconds: float, extra: list[str]) -> None:
+    """Judge the rows that differ once more, with nothing killed."""
+    wanted = set(different_rows(folder))
+    lines = [line for line in (folder / "corpus.jsonl").read_text().splitlines() if json.loads(line)["id"] in wanted]
+    if lines:
+        (folder / "control.jsonl").write_text("\n".join(lines) + "\n")
+        whole(folder, seconds, extra, "control")
 
 
 class Stub:
@@ -275,24 +301,34 @@ def result(folder: Path, device: str, gpus: int, out: Path | None) -> None:
 
     found = state(folder)
     against = compared(folder / "whole", folder / "killed")
+    unstable = set()
+    if (folder / "control").exists():
+        unstable = {key.rpartition("/")[0] for key in compared(folder / "whole", folder / "control")["different"]}
+
+    def unexplained(keys: list[str]) -> list[str]:
+        return [key for key in keys if key.rpartition("/")[0] not in unstable]
+
     with Store(folder / "whole") as store:
         counted = summarise(store)
         tasks = len({row.task_key for row in store.rows(chosen=True)})
     metrics: dict[str, float] = {
         "candidates": counted.rows, "tasks": tasks, "kills": len(found["killed_at"]),
         "rows_lost": against["lost"], "rows_doubled": against["doubled"] + against["more"],
-        "rows_different": len(against["different"]),
+        "rows_different": len({key.rpartition("/")[0] for key in unexplained(against["different"])}),
+        "rows_unstable": len(unstable), "labels_different": against["labels"],
         "per_minute": round(60 * counted.rows / found["whole_s"], 1), "parts": found["whole_parts"], "gpus": gpus,
         "killed_s": round(found["killed_s"], 1), "whole_s": round(found["whole_s"], 1),
         "rejected": counted.whole.rejected, "decided": counted.whole.decided,
     }
     rows: list[dict[str, Any]] = [
         {"step": "whole", "options": found["whole_options"], "statuses": dict(counted.statuses)},
-        {"step": "killed", "at": found["killed_at"], "different": against["different"]},
+        {"step": "killed", "at": found["killed_at"], "different": unexplained(against["different"]),
+         "unstable": sorted(unstable)},
     ]
     if (folder / "ray").exists() and finished(folder / "ray"):
         ray = compared(folder / "whole", folder / "ray")
-        metrics["ray_equal"] = float(not (ray["lost"] or ray["more"] or ray["doubled"] or ray["different"]))
+        ray["different"] = unexplained(ray["different"])
+        metrics["ray_equal"] = float(not any(ray[name] for name in ("lost", "more", "doubled", "different", "labels")))
         metrics["ray_rows"] = ray["rows"]
         metrics["ray_per_minute"] = round(60 * ray["rows"] / found["ray_s"], 1)
         rows.append({"step": "ray", **ray})
@@ -307,7 +343,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     extra = arguments[arguments.index("--") + 1:] if "--" in arguments else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("corpus", "whole", "killed", "ray", "scale", "result"))
+    parser.add_argument("step", choices=("corpus", "whole", "killed", "control", "ray", "scale", "result"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tasks", type=int, default=30)
     parser.add_argument("--rows", type=int, default=None)
@@ -327,6 +363,8 @@ def main() -> None:
         whole(folder, options.seconds, settings)
     elif options.step == "killed":
         killed(folder, options.kills, options.seconds, settings)
+    elif options.step == "control":
+        control(folder, options.seconds, settings)
     elif options.step == "ray":
         whole(folder, options.seconds, [*settings, "--backend", "ray"], "ray")
     elif options.step == "scale":
