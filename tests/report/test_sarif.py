@@ -155,6 +155,9 @@ def test_several_reports_make_one_run(right_report: Report, real_report: Report,
     assert len(run["invocations"]) == 3
     assert {r["provenance"]["invocationIndex"] for r in run["results"]} == {1, 2}
     assert len({tuple(r["partialFingerprints"].values()) for r in run["results"]}) == len(run["results"])
+    again = real_report.model_copy(update={"names": Names("reference.py", "other.py")})
+    run = check(to_sarif([real_report, again]))
+    assert len({tuple(r["partialFingerprints"].values()) for r in run["results"]}) == 2 * len(real_report.findings)
     with pytest.raises(ValueError, match="at least one report"):
         to_sarif([])
 

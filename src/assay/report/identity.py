@@ -23,12 +23,12 @@ def faults(report: Report) -> dict[Fault, Finding]:
     return named
 
 
-def fingerprint(task: str, fault: Fault) -> str:
-    """A name for a fault that is the same in every report on a task: 32 hexadecimal digits."""
-    text = json.dumps([task, *fault])
+def fingerprint(subject: str, fault: Fault) -> str:
+    """A name for a fault that is the same in every report on a subject, such as a task: 32 hexadecimal digits."""
+    text = json.dumps([subject, *fault])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def fingerprints(report: Report) -> list[str]:
-    """The name of each finding of a report, in their order."""
-    return [fingerprint(report.task.id, fault) for fault in faults(report)]
+def fingerprints(report: Report, subject: str | None = None) -> list[str]:
+    """The name of each finding of a report, in their order; the subject is the task where none is given."""
+    return [fingerprint(report.task.id if subject is None else subject, fault) for fault in faults(report)]

@@ -114,7 +114,9 @@ def _results(report: Report, index: dict[str, int], invocation: int) -> list[dic
     blocking = {gate.slug: gate.blocking for gate in report.gates}
     known = {gate.slug: gate.id for gate in report.gates}
     found = []
-    for finding, name in zip(report.findings, fingerprints(report), strict=True):
+    # candidates of one task may have the same fault, and share a log
+    subject = f"{report.task.id}: {names_of(report).candidate}"
+    for finding, name in zip(report.findings, fingerprints(report, subject), strict=True):
         rule = known.get(finding.slug, finding.gate)
         result: dict[str, Any] = {
             "ruleId": rule, "kind": "fail",
