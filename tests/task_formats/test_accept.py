@@ -166,3 +166,12 @@ def test_an_inferred_contract_says_which_clauses_the_format_states(tree, capsys)
     assert 'gradients = "none"  # stated by the task\'s own format' in text
     table = text.partition("[domain.sizes.width]")[2].partition("\n\n")[0]
     assert "fixed = true  # stated by the task's own format" in table
+
+
+def test_a_telling_file_stands_for_its_folder(tree):
+    files, _, _, _ = FORMATS["a submission"]
+    root = tree(files)
+    assert accept.task(root / "reference.py").id == accept.task(root / "task.yml").id == accept.task(root).id
+    (root / "task.yml").unlink()
+    with pytest.raises(InputError, match="no class Model"):
+        accept.task(root / "reference.py")

@@ -75,8 +75,10 @@ def _root(path: Path) -> Path | None:
         return path if detect(path) is not None else None
     if path.suffix == ".json":
         return next((p.parent for p in path.parents if p.name == "definitions"), None)
-    telling = path.name in ("task.yml", "reference.py", "func_forward.py", "func_backward.py")
-    return path.parent if telling and path.is_file() and detect(path.parent) in ("popcorn", "robust-kbench") else None
+    # of the formats that one file tells: the others would look into every folder beside it
+    told = {"task.yml": popcorn, "reference.py": popcorn, "func_forward.py": robust_kbench,
+            "func_backward.py": robust_kbench}.get(path.name)
+    return path.parent if told is not None and path.is_file() and told.recognises(path.parent) else None
 
 
 def load(path: str | Path, format: str | None = None) -> tuple[Loaded, ...]:
