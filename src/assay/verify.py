@@ -52,6 +52,8 @@ from assay.vocabulary import EffortTier
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
 SLOW_CALL_SECONDS = 0.4
 LIBRARY_BYTES = 4 << 30
+COMPILING = 3.0
+"""Factor on the patience with a call on a GPU, which may compile kernels for sizes that it has not seen."""
 BACKWARD = re.compile(r"autograd\.Function|\bregister_autograd\b|\bdef\s+backward\s*\(|\bsetup_context\b")
 """What a candidate that supports training says somewhere in its source."""
 
@@ -235,7 +237,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     progress(f"seed {drawn.commitment}", 0, 0)
     seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
     run.seed, run.random = seed, study.random
-    run.budget = Budget(time.monotonic() + seconds, floor=options.patience, firm=options.timeout is not None)
+    run.budget = Budget(time.monotonic() + seconds, floor=options.patience * (COMPILING if device == "cuda" else 1.0),
+                        firm=options.timeout is not None)
     ctx = Context(
         study=study, contract=contract, tier=options.tier, seed=seed, device=device, language=candidate.language,
         languages=tuple(candidate.languages), target=_target(device, options),

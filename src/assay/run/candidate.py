@@ -354,6 +354,11 @@ TOOLCHAIN_ERRORS = frozenset({"OutOfResources", "PTXASError", "ToolchainError", 
 """Errors by which a compiler or a device refuses a kernel: the resources gate judges those."""
 
 
+COMPILED_BY_TORCH = frozenset({"InductorError", "BackendCompilerFailed", "CppCompileError", "InvalidCxxCompiler"})
+"""Errors of `torch.compile`, which may wrap those of the C++ compiler: its sources are not the candidate's."""
+_CXX_ERRORS = ("CppCompileError", "InvalidCxxCompiler", "C++ compile error", "No working C++ compiler")
+
+
 def _lost_device(answer: Frame) -> bool:
     """Whether the worker says that its device context is broken: every later call would fail with it."""
     error = answer.header.get("error")
@@ -370,6 +375,7 @@ def _error_status(error: dict[str, Any]) -> Any:
         return "unavailable"
     if error.get("type") == "ModuleNotFoundError" and error.get("phase") == "import":
         return "toolchain"
-    if error.get("type") in TOOLCHAIN_ERRORS:
+    if error.get("type") in TOOLCHAIN_ERRORS or (
+            error.get("type") in COMPILED_BY_TORCH and any(m in str(error.get("message")) for m in _CXX_ERRORS)):
         return "toolchain"
     return "raised"

@@ -516,7 +516,7 @@ def _facts(state: _State) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "patched": state.changed(state.watched)[:50],
         "bait": bait.touched(),
-        "threads": traces.threads(state.threads),
+        "threads": traces.threads(state.threads, native=state.device == "cpu"),
         "environment": traces.environment(state.environment)[:20],
         "handlers": [s.name for s in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
                      if signal.getsignal(s) not in (signal.SIG_DFL, signal.SIG_IGN, None,

@@ -37,19 +37,20 @@ class OnDevice:
         self.total = 0
         self.forced: int | None = None
         self.corruption: int | None = None
+        self.replaced = 0
         self.tuners: dict[str, int] = {}
 
     def reset(self) -> None:
         """Forget the launches."""
         self.launches.clear()
-        self.total = 0
+        self.total = self.replaced = 0
 
     def facts(self) -> dict[str, Any]:
         """Launches and configurations as JSON data."""
         return {
             "launches": [{"kernel": x.kernel, "grid": list(x.grid), "completed": x.completed, "error": x.error}
                          for x in list(self.launches)[:100]],
-            "launch_count": self.total, "configs": dict(sorted(self.tuners.items())),
+            "launch_count": self.total, "replaced": self.replaced, "configs": dict(sorted(self.tuners.items())),
         }
 
 
@@ -75,8 +76,10 @@ def install() -> OnDevice:
             if recorder.corruption is None:
                 result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
             else:
-                with corrupted(recorder.corruption + recorder.total, [*args, *kwargs.values()]):
+                tensors = [*args, *kwargs.values()]
+                with corrupted(recorder.corruption + recorder.total, tensors) as replaced:
                     result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+                recorder.replaced += replaced[0]
         except Exception as error:
             seen.error = f"{type(error).__name__}: {error}"[:300]
             raise
@@ -105,19 +108,22 @@ def install() -> OnDevice:
 
 
 @contextmanager
-def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[None]:
-    """Replace what a launch stores in its tensors by other values of the same kind.
+def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[list[int]]:
+    """Replace what a launch stores in its tensors by other values of the same kind; yields how many, in a list.
 
-    Floating values become noise of the tensor's own size; integers, which may be indices, change places.
+    Floating values become noise of the tensor's own size; integers, which may be indices, change places. What was
+    there before with the same value cannot be told from what was not stored: memory is to be filled beforehand.
     """
     tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
     before = [t.detach().clone() for t in tensors]
-    yield
+    replaced = [0]
+    yield replaced
     source = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
     with torch.no_grad():
         for tensor, old in zip(tensors, before, strict=True):
             now = tensor.detach()
             stored = ~((now == old) | ((now != now) & (old != old)))
+            replaced[0] += int(stored.sum())
             if tensor.is_floating_point():
                 size = torch.nan_to_num(now.abs().float(), nan=1.0, posinf=1.0).mean() + 1.0
                 noise = torch.randn(now.shape, generator=source, device=now.device) * size

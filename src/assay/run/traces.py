@@ -30,7 +30,7 @@ _OWN = ("TRITON_", "TORCH", "PYTORCH_", "CUDA_", "CUBLAS_", "NVIDIA_", "NCCL_", 
 """Beginnings of variables that configure libraries, and so are a candidate's to set."""
 
 
-def threads(before: frozenset[str]) -> list[str]:
+def threads(before: frozenset[str], native: bool = True) -> list[str]:
     """Threads that will go on by themselves: every Python thread but idle pools', and native ones at work.
 
     A native thread that waits for a lock or for input belongs to some library's pool and does nothing unasked;
@@ -38,12 +38,13 @@ def threads(before: frozenset[str]) -> list[str]:
 
     Args:
         before: native ids, as text, of threads that were there before the candidate.
+        native: look at native threads too; not on a GPU, whose driver starts threads of its own at any time.
     """
     frames = sys._current_frames()
     python = [t for t in threading.enumerate() if t is not threading.main_thread()]
     found = [t.name[:80] for t in python if not _idle(frames.get(t.ident or 0))]
     known = before | {str(t.native_id) for t in threading.enumerate()}
-    states = {tid: _doing(tid) for tid in native_threads() if tid not in known}
+    states = {tid: _doing(tid) for tid in native_threads() if tid not in known} if native else {}
     asleep = [tid for tid, state in states.items() if state == "sleeps"]
     running = [tid for tid, state in states.items() if state == "runs"]
     for _ in range(_PATIENCE):

@@ -66,12 +66,12 @@ OTHER: dict[str, tuple[tuple[str, str], ...]] = {
     "linear_bias_relu": (("addmm", "return torch.addmm(self.bias, x, self.weight.t()).relu()"),),
     "conv1d": (("unfolded", "wide = F.pad(x.float(), (1, 1)).unfold(2, 3, 1)\n"
                 "out = torch.einsum('bclk,fck->bfl', wide, self.weight.float())\n"
-                "return (out + self.bias.float()[:, None]).to(x.dtype)"),),
+                "return (out + self.bias.float()[:, None]).to(x.dtype).contiguous()"),),
     "conv2d": (("channels last", "x = x.contiguous(memory_format=torch.channels_last)\n"
                 "return F.conv2d(x, self.weight, self.bias, stride=2).contiguous()"),
                ("unfolded", "wide = x.float().unfold(2, 3, 2).unfold(3, 3, 2)\n"
                 "out = torch.einsum('bchwij,fcij->bfhw', wide, self.weight.float())\n"
-                "return (out + self.bias.float()[:, None, None]).to(x.dtype)")),
+                "return (out + self.bias.float()[:, None, None]).to(x.dtype).contiguous()")),
     "max_pool2d": (("channels last", "x = x.contiguous(memory_format=torch.channels_last)\n"
                     "return F.max_pool2d(x, 2).contiguous()"),
                    ("unfolded", "return x.unfold(2, 2, 2).unfold(3, 2, 2).amax(dim=(-2, -1))")),

@@ -1,0 +1,72 @@
+"""Parts of the GPU pipeline that tensors of any device exercise: corrupted launches, kernels told by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from assay.gates.kernel_names import is_library, is_neutral
+from assay.run.candidate import _error_status
+from assay.run.on_device import corrupted
+
+
+def test_what_a_launch_stores_is_replaced_and_the_rest_stays() -> None:
+    x, out = torch.randn(4, 8), torch.full((4, 8), float("nan"))
+    before = x.clone()
+    with corrupted(3, [x, out, 8]) as replaced:
+        out[:, :5] = 2.0 * x[:, :5]
+    assert replaced == [20]
+    assert torch.equal(x, before), "an input was changed"
+    assert not torch.isclose(out[:, :5], 2.0 * x[:, :5]).any()
+    assert torch.isnan(out[:, 5:]).all(), "what was not stored was changed"
+
+
+def test_indices_change_places_and_stay_legal() -> None:
+    index = torch.full((6,), -1)
+    with corrupted(1, [index]) as replaced:
+        index.copy_(torch.arange(6))
+    assert replaced == [6]
+    assert sorted(index.tolist()) == list(range(6))
+    assert index.tolist() != list(range(6))
+
+
+def test_the_same_bits_as_before_cannot_be_told_from_nothing_stored() -> None:
+    stale = torch.ones(5)
+    with corrupted(1, [stale]) as replaced:
+        stale.fill_(1.0)
+    assert replaced == [0], "the gate has to leave such a run undecided"
+
+
+@pytest.mark.parametrize("name", [
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x",
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>", "ampere_sgemm_128x64_tn",
+    "void cudnn::ops::nchwToNhwcKernel<float>", "nvjet_tst_128x64_64x8_1x1_h_bz_TNT",
+    "void at_cuda_detail::cub::DeviceReduceKernel", "pytorch_flash::flash_fwd_kernel", "void gemv2T_kernel_val<int>",
+])
+def test_kernels_of_the_libraries_are_known(name: str) -> None:
+    assert is_library(name)
+
+
+@pytest.mark.parametrize("name", ["relu_kernel", "softmax_row_kernel", "matmul_kernel", "_attn_fwd", "fused_gelu",
+                                  "relu(float const*, float const*, float*, int, long)", "triton_poi_fused_add_0"])
+def test_a_candidates_own_kernels_are_its_own(name: str) -> None:
+    assert not is_library(name)
+    assert not is_neutral(name)
+
+
+@pytest.mark.parametrize("name", ["Memcpy DtoD (Device -> Device)", "Memset (Device)",
+                                  "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"])
+def test_copies_and_fills_count_for_nobody(name: str) -> None:
+    assert is_neutral(name)
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    ({"type": "InductorError", "message": "CppCompileError: C++ compile error\n... Python.h"}, "toolchain"),
+    ({"type": "ToolchainError", "message": "nvcc fatal"}, "toolchain"),
+    ({"type": "BuildError", "message": "main.cpp:7: error: expected ';'"}, "raised"),
+    ({"type": "InductorError", "message": "LoweringException: AssertionError"}, "raised"),
+    ({"type": "RuntimeError", "message": "CppCompileError"}, "raised"),
+])
+def test_a_compiler_of_the_machine_that_fails_is_no_fault(error: dict[str, str], status: str) -> None:
+    assert _error_status(error) == status
