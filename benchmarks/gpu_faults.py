@@ -12,13 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, write_result
-
 from assay.pool import Job, Pool
 from assay.report.model import Report
 from assay.task import parse_candidate
 from assay.verify import Options, load_pair
 from assay.vocabulary import EffortTier
+from common import ROOT, write_result
 
 CORPUS = ROOT / "src" / "assay" / "corpus" / "kernels"
 GOOD = ("relu", "row_mean", "softmax_row", "gelu")
@@ -51,7 +50,8 @@ FAULTS = {
                    ".to(tl.float32)", ""),
     "trap": ("x = tl.inline_asm_elementwise('trap; mov.b32 $0, $1;', '=r,r', [x], dtype=tl.float32, is_pure=False, "
              "pack=1)", ""),
-    "endless": ("seen = tl.atomic_add(flag_ptr, 0)\n    while seen < 1:\n        seen = tl.atomic_add(flag_ptr, 0)", ""),
+    "endless": ("seen = tl.atomic_add(flag_ptr, 0)\n    while seen < 1:\n"
+                "        seen = tl.atomic_add(flag_ptr, 0)", ""),
     "out_of_memory": ("", "huge = torch.empty(1 << 42, dtype=torch.float32, device=x.device)"),
     "too_many_programs": ("", "kernel[(1, 1 << 20)](x, y, flag, x.numel(), BLOCK=1024)"),
     "assertion": ("", "torch.zeros(4, device=x.device)[torch.full((1,), 1 << 20, device=x.device)]"),

@@ -14,12 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, write_result
-
 from assay.pool import Done, Job, Pool
 from assay.report.model import Report
 from assay.verify import Options, load_pair
 from assay.vocabulary import EffortTier
+from common import ROOT, write_result
 
 CORPUS = ROOT / "src" / "assay" / "corpus" / "kernels"
 SEED = 17
@@ -63,8 +62,8 @@ def main() -> None:
     metrics: dict[str, float] = {"jobs": given.jobs}
     with Pool(given.jobs) as pool:
         # judges come up before the clock runs: one cheap job each
-        warm = _jobs("first", Options(device=given.device, tier=EffortTier.QUICK, only=("values",), seed=SEED), given.jobs)
-        list(pool.run(warm))
+        brief = Options(device=given.device, tier=EffortTier.QUICK, only=("values",), seed=SEED)
+        list(pool.run(_jobs("first", brief, given.jobs)))
         for round_ in given.rounds.split(","):
             began = time.perf_counter()
             mine = []

@@ -16,8 +16,8 @@ class Step:
     Attributes:
         passes: in order: `plain` (a contiguous grad_output), `again` (the same once more, added to the
             gradients that are there), `strided` (the same values, not contiguous), `expanded` (the same values
-            from one element, for a constant grad_output), `nan` (NaN in place of what is not zero), `crossed` (the same after
-            another forward, on other inputs).
+            from one element, for a constant grad_output), `nan` (NaN in place of what is not zero), `crossed` (the
+            same after another forward, on other inputs).
         ask: names of what requires a gradient, `input:K` or `parameter:NAME`; None for all there is.
         inference: no backward at all: the forward runs in inference mode.
     """

@@ -156,8 +156,8 @@ class ReferenceSession:
         With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser
         than the declared one would do, `approximate` intrinsics among them. With `buffers`, the outputs are a list
         of the reference's own and the named buffers as the call leaves them. `backward` says what else of the probe
-        shapes the gradients: `steps` (see `assay.probe.backward`), `tie` (two inputs that are one tensor), `eval` (the mode),
-        `follow` (`train` or `second`, see `assay.run.training`).
+        shapes the gradients: `steps` (see `assay.probe.backward`), `tie` (two inputs that are one tensor), `eval` (the
+        mode), `follow` (`train` or `second`, see `assay.run.training`).
         """
         request = {"op": "truth", "sizes": sizes, "dtype": dtype, "draw": draw.model_dump(mode="json"),
                    "seed": PARAMETER_SEED, "call_seed": call_seed, "numerics": self.numerics, "grad": grad,
