@@ -81,6 +81,15 @@ RIGHT = {
                 logging.getLogger(__name__).debug("took %f", time.perf_counter() - began)
                 return y
     """,
+    "draws random numbers, also from a generator of its own": """
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                own = torch.Generator().manual_seed(3)
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(4)
+                    torch.rand(3)
+                return torch.relu(x) + 0 * torch.rand(1) + 0 * torch.rand(1, generator=own)
+    """,
     "asks the device": """
         class ModelNew(nn.Module):
             def forward(self, x):
@@ -202,6 +211,12 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
                 torch.set_grad_enabled(True)
                 return torch.relu(x)
     """, lambda f: f["modes"] == ["gradients from False to True"]),
+    "seeds the random numbers anew": ("""
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                torch.manual_seed(3)
+                return torch.relu(x)
+    """, lambda f: f["modes"][0].startswith("random seed from ")),
     "leaves a native thread asleep": ("""
         import ctypes
         class ModelNew(nn.Module):

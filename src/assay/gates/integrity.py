@@ -10,6 +10,8 @@ from assay.probe.record import Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
 
+SEED = "random seed"
+"""How the worker calls the seed among the modes; a reference may set one in every call."""
 _BREAKS = {"exited", "closed", "forged", "guardian_lost"}
 
 
@@ -49,9 +51,11 @@ class Integrity:
                 names = ", ".join(map(str, seen.facts["environment"][:6]))
                 verdict.findings.append(self._found(record, Reason.ENVIRONMENT_CHANGED, "variables as they were",
                                                     f"changed {names}", by_worker=True))
-            if seen.facts.get("modes"):
+            seeded = any(truth.reseeds for truth in record.truths)
+            left = [str(mode) for mode in seen.facts.get("modes") or () if not (seeded and str(mode).startswith(SEED))]
+            if left:
                 verdict.findings.append(self._found(record, Reason.MODE_LEFT, "modes as they were before the call",
-                                                    "; ".join(map(str, seen.facts["modes"][:4])), by_worker=True))
+                                                    "; ".join(left[:4]), by_worker=True))
             if seen.status in _BREAKS:
                 reason = Reason.EXITED if seen.status == "exited" else Reason.FORGED_FRAME
                 verdict.findings.append(self._found(record, reason, "an answer over its channel",

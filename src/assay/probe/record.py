@@ -159,6 +159,7 @@ class Truth:
         requires_grad: per output tensor, whether the reference's carries a gradient when every input asks for one.
         work: operations by operator (`library`), and per output how many results of operators hold its very
             numbers (`equal`) or are it up to scale and offset (`affine`), where work is counted.
+        reseeds: whether the reference seeds the random numbers anew when it is called.
         seconds: time of one native forward.
     """
 
@@ -184,6 +185,7 @@ class Truth:
     backward_refused: tuple[str, ...] = ()
     gradient_nan: dict[str, torch.Tensor] = field(default_factory=dict)
     work: dict[str, Any] = field(default_factory=dict)
+    reseeds: bool = False
     aliases: tuple[int, ...] = ()
     mutated: tuple[int, ...] = ()
     state_changes: bool = False

@@ -248,7 +248,7 @@ def _read_truth(header: dict[str, Any], view: memoryview) -> Truth:
         requires_grad=tuple(header.get("requires_grad", ())),
         backward_refused=tuple(header.get("refused", ())), gradient_nan=nan,
         aliases=tuple(header["aliases"]), mutated=tuple(header["mutated"]), seconds=float(header["seconds"]),
-        work=dict(header.get("work") or {}),
+        work=dict(header.get("work") or {}), reseeds=bool(header.get("reseeds")),
         numbers=_numbers(scalars(tree), header.get("numbers", [])),
     )
 

@@ -376,6 +376,8 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         fed = _arranged(arguments, draw.layouts, device)
         if not _same_any_way(model, fed, way, tensors, int(header["call_seed"])):
             refused.append(f"{number}/{way}")
+    # the seed of the last native call, unless the reference sets one itself
+    reseeds = torch.initial_seed() != int(header["call_seed"])
     work: dict[str, Any] = {}
     if header.get("work"):
         work = _work(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
@@ -414,7 +416,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         flat += masks.values()
     reply: dict[str, Any] = {
         "gradients": gradients, "cotangents": len(handed), "requires_grad": requires,
-        "refused": refused, "nan": list(masks), "work": work,
+        "refused": refused, "nan": list(masks), "work": work, "reseeds": reseeds,
         "inputs": packed, "output": {"tree": description},
         "contiguous": [t.is_contiguous() for t in tensors], "leaves": metas, "names": names,
         "parts": {"forms": [codec.form_of(t).to_json() for t in flat]},

@@ -103,6 +103,10 @@ def environment(before: dict[str, str]) -> list[str]:
     return sorted(found + [name for name in _INHERITED if name in os.environ and name not in before])
 
 
+SEED = "random seed"
+"""Name among the modes of the seed that the default generator was given."""
+
+
 def modes() -> dict[str, str]:
     """Modes of torch that hold for whoever calls it next in this thread."""
     kinds = ("cpu", "cuda")
@@ -113,6 +117,8 @@ def modes() -> dict[str, str]:
         "default device": str(torch.get_default_device()),
         "autocast": str([kind for kind in kinds if torch.is_autocast_enabled(kind)]),
         "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        # drawing numbers is anybody's; a new seed repeats the caller's own numbers
+        SEED: str(torch.initial_seed()),
     }
 
 
