@@ -90,7 +90,7 @@ def run_all(jobs: list[tuple[str, Job]], progress: Progress, workers: int,
 
     def lane(number: int) -> None:
         mine = todo[number::workers]
-        if not mine:
+        if not mine or time.monotonic() > deadline:
             return
         with Zygote() as zygote:
             for key, job in mine:
@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--distinct", action="store_true", help="replay one finding of each gate and reason")
     parser.add_argument("--only", help="only candidates whose name contains this")
     parser.add_argument("--workers", type=int, default=1, help="verifications at a time")
+    parser.add_argument("--partial", action="store_true", help="write the result file though not everything is done")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="candidates of this device")
     parser.add_argument("--out", type=Path, help="result file; the usual place by default")
@@ -227,19 +228,20 @@ def main() -> None:
     complete = run_all(jobs, progress, options.workers, deadline, console) and complete
 
     metrics, rows = summary(progress, [name for name, *_ in chosen], list(dict.fromkeys(findings)))
-    if complete and options.only is None:
+    if (complete or options.partial) and options.only is None:
         complete = run_all([(f"shrink {fault.name}", shrink_job(work, fault)) for fault in FAULTS], progress,
-                           options.workers, deadline, console)
+                           options.workers, deadline, console) and complete
         shrunk = [progress.rows[k] for fault in FAULTS if (k := f"shrink {fault.name}") in progress.rows]
         metrics |= {"shrunk": len(shrunk), "shrunk_to_minimum": sum(r["reached"] for r in shrunk)}
         rows += shrunk
-        if complete:
-            metrics |= writers(work, progress)
+    if complete or options.partial:
+        metrics |= writers(work, progress)
+    metrics["complete"] = int(complete)
     table = Table("metric", "value")
     for name, value in metrics.items():
         table.add_row(name, str(value))
     console.print(table)
-    if complete:
+    if complete or options.partial:
         console.print(f"wrote {write_result('evidence', options.device, metrics, rows, out=options.out)}")
     else:
         console.print("not complete yet: run it again with the same --work")
