@@ -18,6 +18,7 @@ from assay.cli import (
     evidence,
     gate,
     judge,
+    mcp,
     render,
     reward,
     scoreboard,
@@ -60,6 +61,7 @@ app.command("verify-certificate")(certify.verify_certificate)
 app.command("evidence")(certify.evidence)
 app.command("reward")(reward.reward)
 app.command("serve")(serve.serve)
+app.command("mcp")(mcp.mcp)
 app.command("replay")(evidence.replay)
 app.command("shrink")(evidence.shrink)
 app.add_typer(evidence.app, name="store")
