@@ -12,7 +12,7 @@ from assay.scoreboard.run import Effort, run
 from assay.scoreboard.score import score
 from assay.screen import ScreenVariant
 
-MUTANTS = 32
+MUTANTS = 16
 
 
 @pytest.mark.slow
