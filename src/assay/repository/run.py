@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay import accept
 from assay.contract import Contract
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Called with (phase, done, total)."""
+SCREEN_SECONDS = 60.0
+"""Time for the candidate's calls in a screen."""
 
 
 @dataclass
@@ -46,7 +48,7 @@ class _State:
     at_fault: str = "input"
     screen: ScreenReport | None = None
     report: Report | None = None
-    cached: list[str] = field(default_factory=list)
+    cached: list[Literal["screen", "report"]] = field(default_factory=list)
     battery: str = "none"
 
     @property
@@ -88,10 +90,14 @@ class Work:
             InputError: an option asks for what this machine has not got.
         """
         every = [state for states in self._states.values() for state in states]
-        self._have("screen", [state for state in every if state.sound])
+        sound = [state for state in every if state.sound]
+        # what is to be released is verified whatever its screen says, so it need not wait for any
+        self._have("screen", [(kind, state) for state in sound
+                              for kind in (("verify", "screen") if state.pair.release else ("screen",))])
         for group in self.groups:
             self._choose(group)
-        self._have("verify", [state for state in every if state.sound and state.battery != "none"])
+        self._have("verify", [("verify", state) for state in sound
+                              if state.sound and state.report is None and state.battery != "none"])
         pairs = [gated for group in self.groups for gated in self._gated(group, today or date.today())]
         return GateReport(
             roots=tuple(Root(path=group.shown, share=group.settings.sample.share,
@@ -108,49 +114,43 @@ class Work:
             self._stacks[chosen] = describe(resolve_device(options.device), options.target)
         return self._stacks[chosen]
 
-    def _have(self, kind: Kind, states: Sequence[_State]) -> None:
-        """Screens or verdicts of these pairs, from the store or made now; each is kept as soon as it is there."""
+    def _have(self, phase: str, wanted: Sequence[tuple[Kind, _State]]) -> None:
+        """Screens and verdicts of pairs, from the store or made now; each is kept as soon as it is there."""
         from assay.pool import Job
 
-        phase = "screen" if kind == "screen" else "verify"
-        keys, missing = {}, []
-        for state in states:
+        missing: dict[str, tuple[Kind, _State, str, Job]] = {}
+        for kind, state in wanted:
             assert state.task is not None
             assert state.candidate is not None
-            contract = state.contract or Contract()
-            keys[state.name] = key_for(kind, state.task, state.candidate, contract, state.options,
-                                       self._stack(state.options))
-            found = self.verdicts.get(kind, keys[state.name], state.task, state.candidate)
+            options = state.options if kind == "verify" else _for_screen(state.options)
+            key = key_for(kind, state.task, state.candidate, state.contract or Contract(), options,
+                          self._stack(options))
+            found = self.verdicts.get(kind, key, state.task, state.candidate)
             if found is None:
-                missing.append(state)
+                job = Job(id=f"{kind}:{state.name}", task=state.task, candidate=state.candidate,
+                          contract=state.contract, options=options, kind=kind)
+                missing[job.id] = kind, state, key, job
             else:
                 _take(state, found)
                 state.cached.append("screen" if kind == "screen" else "report")
-        done = len(states) - len(missing)
-        self.progress(phase, done, len(states))
+        done = len(wanted) - len(missing)
+        self.progress(phase, done, len(wanted))
         if not missing:
             return
-        by_name = {state.name: state for state in missing}
-
-        def jobs() -> Iterator[Job]:
-            for state in missing:
-                assert state.task is not None
-                assert state.candidate is not None
-                yield Job(id=state.name, task=state.task, candidate=state.candidate, contract=state.contract,
-                          options=state.options, kind=kind)
-
         if self._pool is None:
             self._pool = self._start()
-        for answer in self._pool.run(jobs()):
-            state = by_name[answer.job.id]
+        for answer in self._pool.run(job for *_, job in missing.values()):
+            kind, state, key, _ = missing[answer.job.id]
             if answer.report is None:
-                state.problem = answer.problem or "no verdict"
-                state.at_fault = answer.at_fault or "judge"
+                # a screen that was lost leaves the candidate without one, which is a reason for the battery
+                if kind == "verify" or answer.at_fault == "input":
+                    state.problem = answer.problem or "no verdict"
+                    state.at_fault = answer.at_fault or "judge"
             else:
                 _take(state, answer.report)
-                self._keep(kind, keys[state.name], answer.report)
+                self._keep(kind, key, answer.report)
             done += 1
-            self.progress(phase, done, len(states))
+            self.progress(phase, done, len(wanted))
 
     def _keep(self, kind: Kind, key: str, report: Report | ScreenReport) -> None:
         """Keep a verdict. A store that refuses it costs a note, not the verdict."""
@@ -178,17 +178,22 @@ class Work:
         for state in self._states[id(group)]:
             decision, why, waived = _decided(group.policy, state, today)
             yield _row(state.pair, state.name, decision, why=why, waived=waived, battery=state.battery,
-                       screen=state.screen, report=state.report, cached=tuple(state.cached))
+                       screen=state.screen, report=state.report, cached=tuple(sorted(state.cached, reverse=True)))
         for pair in group.unchanged:
             yield _row(pair, _named(group, pair, len(self.groups) > 1), Decision.UNCHANGED)
 
 
+def _for_screen(options: Options) -> Options:
+    """Options of a screen. One that takes long is cut off: that is a reason for a verdict, not a result."""
+    return replace(options, timeout=min(options.timeout or SCREEN_SECONDS, SCREEN_SECONDS), store=None)
+
+
 def _decided(policy: Policy, state: _State, today: date) -> tuple[Decision, tuple[str, ...], tuple[str, ...]]:
+    if state.report is not None:
+        return decide(policy, state.name, state.report, release=state.pair.release, today=today)
     if state.problem is not None:
         ours = state.at_fault == "judge"
         return (Decision.UNDECIDED if ours else Decision.BAD_INPUT), (state.problem,), ()
-    if state.report is not None:
-        return decide(policy, state.name, state.report, release=state.pair.release, today=today)
     if policy.screen_only == "undecided":
         return Decision.UNDECIDED, ("passed the screen, which is no verdict",), ()
     return Decision.MERGE, (), ()
