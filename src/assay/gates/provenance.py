@@ -135,6 +135,9 @@ class Provenance:
         ]
         if not base.observation.ran or not corrupted:
             verdict.undecided[Reason.BUDGET if base.observation.status == "not_run" else Reason.RAISED] += 1
+            if base.observation.status == "not_run" or not corrupted:
+                # that kernels are launched does not say that their results matter
+                verdict.decided = 0
             return
         own_work, library = _counted(base)
         total = own_work + sum(library.values())
