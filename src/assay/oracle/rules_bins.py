@@ -108,11 +108,13 @@ def _chunked_cross_entropy(replay: Replay, func: Any, args: tuple[Any, ...], kwa
     names = [a.name for a in func._schema.arguments]
     given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
     given |= {**dict(zip(names, replay.widen(args), strict=False)), **kwargs}
-    replay.ops[str(func._schema.name).split("::")[1]] += 1
+    name = str(func._schema.name).split("::")[1]
+    replay.ops[name] += 1
+    reduction = "none" if name.endswith("no_reduction") else given["reduction"]
     with replay.inside():
         logits = torch.nn.functional.linear(given["input"], given["linear_weight"], given["linear_bias"])
         loss = torch.nn.functional.cross_entropy(
-            logits, given["target"], weight=given["weight"], reduction=given.get("reduction", "none"),
+            logits, given["target"], weight=given["weight"], reduction=reduction,
             ignore_index=given["ignore_index"], label_smoothing=given.get("label_smoothing", 0.0))
     if len(func._schema.returns) == 1:
         return loss
