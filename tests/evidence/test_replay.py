@@ -22,7 +22,7 @@ from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.task import Task, parse_candidate, parse_task
 from assay.verify import Options, verify_task
-from assay.vocabulary import EffortTier, Label
+from assay.vocabulary import EffortTier, Label, Reason
 
 SPECIAL = next(k for k in KINDS if k.name == "special values")
 
@@ -95,6 +95,20 @@ def test_another_environment_is_named(kept: Kept, zygote: Zygote) -> None:
 def test_a_candidate_that_was_put_right_does_not_show_it(kept: Kept, zygote: Zygote) -> None:
     _again(kept, lambda verdict: _replaced(verdict, candidate=parse_candidate(RIGHT, path="candidate.py")))
     assert replay(kept.store, kept.finding.id, zygote).outcome is Outcome.NOT_REPRODUCED
+
+
+def test_a_fault_that_lets_others_come_and_go_is_named(kept: Kept, zygote: Zygote) -> None:
+    def restless(verdict: VerdictRecord) -> VerdictRecord:
+        first = verdict.report.findings[0]
+        other = first.model_copy(update={"id": "feed" * 3, "slug": "initialization", "reason": Reason.UNINITIALISED})
+        report = verdict.report.model_copy(update={"findings": (*verdict.report.findings, other)})
+        return _replaced(verdict, report=report, candidate=parse_candidate(RIGHT, path="candidate.py"))
+
+    _again(kept, restless)
+    again = replay(kept.store, kept.finding.id, zygote)
+    assert again.outcome is Outcome.NOT_REPRODUCED
+    assert again.unsteady is not None
+    assert again.unsteady.id == "feed" * 3
 
 
 def test_other_inputs_decide_nothing(kept: Kept, zygote: Zygote) -> None:

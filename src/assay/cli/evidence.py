@@ -269,6 +269,9 @@ def _tell(result: Replay, identity: str) -> None:
             + (f" in output {other.output}" if other.output != recorded.output else "")
             + f", expected {other.expected}, got {other.actual}")
     line("verdict", verdict[result.outcome.value])
+    if result.unsteady is not None:
+        why = REASONS[result.unsteady.finding.reason]
+        line("", f"finding {result.unsteady.id} of the same verdict ({why}) lets its results come and go")
 
 
 @app.command("stats")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -26,6 +27,11 @@ _CANNOT = frozenset({Reason.NEEDS_GPU, Reason.OUT_OF_MEMORY, Reason.TOOLCHAIN, R
 """Why a probe says nothing here, though it may elsewhere."""
 
 
+_UNSTEADY = frozenset({Reason.UNINITIALISED, Reason.NOT_REPEATABLE, Reason.OUT_OF_BOUNDS_READ, Reason.STREAM_RACE,
+                       Reason.DEPENDS_ON_ADDRESS, Reason.DEPENDS_ON_HISTORY})
+"""Faults of a candidate whose other faults depend on what lay in memory, or on what ran before."""
+
+
 class Outcome(StrEnum):
     """What became of a replay."""
 
@@ -47,6 +53,7 @@ class Replay:
         why: why it could not run here; empty otherwise.
         record: what came of the probe.
         instead: where it does not show, what the same gate finds on the same probe now.
+        unsteady: where it does not show, the finding by which the candidate's results come and go.
     """
 
     outcome: Outcome
@@ -57,6 +64,7 @@ class Replay:
     why: str = ""
     record: Record | None = None
     instead: Finding | None = None
+    unsteady: FindingRecord | None = None
 
 
 def replay(store: Store, identity: str, zygote: Zygote, *, device: str = "auto", minimal: bool = False,
@@ -83,7 +91,11 @@ def replay(store: Store, identity: str, zygote: Zygote, *, device: str = "auto",
     target = str(verdict.context.get("target", "sm_90"))
     differences = environment_differences(verdict.report.environment, describe_environment(where, target))
     with restaged(verdict, zygote, device=where, sandbox=sandbox, store=str(store.directory)) as stage:
-        return run_again(stage, bundle, recorded, differences)
+        result = run_again(stage, bundle, recorded, differences)
+    if result.outcome is Outcome.NOT_REPRODUCED:
+        restless = next((f for f in store.findings(verdict.id) if f.finding.reason in _UNSTEADY), None)
+        return dataclasses.replace(result, unsteady=restless)
+    return result
 
 
 def _at_its_smallest(finding: Finding) -> Finding:
