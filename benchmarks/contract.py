@@ -218,8 +218,12 @@ def rows_of(todo: list[Work], jobs: int, until: float) -> Iterator[dict[str, Any
         for worker in workers:
             worker.give(queue.pop(0))
         while busy := [w for w in workers if w.work is not None]:
-            ready = wait([w.pipe for w in busy], timeout=max(0.0, until - time.monotonic()))
+            left = max(0.0, until - time.monotonic())
+            # a selector takes no endless number of seconds
+            ready = wait([w.pipe for w in busy], timeout=min(left, 3600.0))
             if not ready:
+                if time.monotonic() < until:
+                    continue
                 return
             for worker in [w for w in busy if w.pipe in ready]:
                 work = worker.work
