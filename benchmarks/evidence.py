@@ -232,7 +232,8 @@ def main() -> None:
         complete = run_all([(f"shrink {fault.name}", shrink_job(work, fault)) for fault in FAULTS], progress,
                            options.workers, deadline, console) and complete
         shrunk = [progress.rows[k] for fault in FAULTS if (k := f"shrink {fault.name}") in progress.rows]
-        metrics |= {"shrunk": len(shrunk), "shrunk_to_minimum": sum(r["reached"] for r in shrunk)}
+        if shrunk:
+            metrics |= {"shrunk": len(shrunk), "shrunk_to_minimum": sum(r["reached"] for r in shrunk)}
         rows += shrunk
     if complete or options.partial:
         metrics |= writers(work, progress)
