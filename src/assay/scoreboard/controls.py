@@ -24,8 +24,7 @@ SPLIT = (
 """Tasks whose rows do not depend on each other."""
 
 OTHER: dict[str, tuple[tuple[str, str], ...]] = {
-    "gelu": (("erf", "return 0.5 * x * (1.0 + torch.erf(x.float() * 0.5**0.5)).to(x.dtype) if x.dtype == "
-              "torch.float32 else F.gelu(x.float()).to(x.dtype)"),),
+    "gelu": (("erf", "wide = x.float()\nreturn (0.5 * wide * (1.0 + torch.erf(wide * 0.5**0.5))).to(x.dtype)"),),
     "silu": (("quotient", "wide = x.float()\nreturn (wide / (1 + torch.exp(-wide))).to(x.dtype)"),),
     "sigmoid": (("tanh", "return (0.5 * torch.tanh(0.5 * x.float()) + 0.5).to(x.dtype)"),),
     "relu": (("where", "return torch.where(x < 0, torch.zeros_like(x), x)"), ("clamp", "return x.clamp(min=0)")),
