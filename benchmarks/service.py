@@ -179,7 +179,8 @@ def main() -> None:
     ordered, firsts = sorted(times), sorted(fresh.values())
     metrics: dict[str, Any] = {
         "requests": given.requests, "clients": given.clients, "sources": len(answers),
-        "judges_killed": counts["killed"], "lost": counts["lost"], "contradicting": sum(len(found) > 1 for found in answers.values()),
+        "judges_killed": counts["killed"], "lost": counts["lost"],
+        "contradicting": sum(len(found) > 1 for found in answers.values()),
         "unexpected": counts["unexpected"], "p50_ms": round(1000 * statistics.median(ordered), 1),
         "p95_ms": round(1000 * ordered[int(0.95 * (len(ordered) - 1))], 1),
         "fresh_p50_s": round(statistics.median(firsts), 2),
