@@ -127,9 +127,8 @@ def test_trl_s_own_code_calls_it(judge: KernelReward) -> None:
     trainer = SimpleNamespace(
         accelerator=SimpleNamespace(device=torch.device("cpu"), is_main_process=True),
         reward_funcs=[kernel_reward(judge=judge)], reward_processing_classes=[None],
-        reward_func_names=["assay_reward"], state=SimpleNamespace(global_step=0), environments=None, args=SimpleNamespace(report_to=[]),
-        _log_completion_extra=lambda *a: None, _log_metric=lambda *a: None,
-        )
+        reward_func_names=["assay_reward"], state=SimpleNamespace(global_step=0), environments=None,
+        args=SimpleNamespace(report_to=[]), _log_completion_extra=lambda *a: None, _log_metric=lambda *a: None)
     inputs = [{"prompt": "p", "reference": REFERENCE}] * 2
     found = calculate(trainer, inputs, ["p"] * 2, [RIGHT, NO_CODE], [[1], [1]])
     assert found.tolist() == [[0.5], [0.0]]
