@@ -20,7 +20,7 @@ from assay.report.model import Finding
 from assay.task.facts import InputLeaf
 from assay.vocabulary import EffortTier, Reason, Tier
 
-PLACES = {EffortTier.QUICK: 1, EffortTier.STANDARD: 4, EffortTier.DEEP: 10}
+PLACES = {EffortTier.QUICK: 1, EffortTier.STANDARD: 5, EffortTier.DEEP: 10}
 """Places of each input that a NaN is put into, one at a time; infinities take half of them."""
 PROBES = {EffortTier.QUICK: 8, EffortTier.STANDARD: 40, EffortTier.DEEP: 200}
 _FRACTIONS = (0.41, 0.13, 0.27, 0.55, 0.68, 0.82)
@@ -203,13 +203,14 @@ def places(shape: Sequence[int], blocks: Sequence[int], count: int,
     width = shape[-1] if shape else 1
     rows = total // width
     inner = (rows // 2) * width
-    flats = {"inside": int(_FRACTIONS[0] * total), "last": total - 1}
+    # both ends: halves of a row may go separate ways
+    flats = {"inside": int(_FRACTIONS[0] * total), "last": total - 1, "first": 0}
     # the border nearest to the middle first; blocks of a few elements are vectors more often than tiles
     near = sorted(set(blocks), key=lambda block: (block < 8, abs(math.log2(block / max(1, width // 2)))))
     for block in [block for block in near if block < width][:3]:
         flats[f"before-{block}"] = inner + block - 1
         flats[f"at-{block}"] = inner + block
-    flats |= {"first": 0, "row-end": min(total - 1, inner + width - 1), "row-start": inner,
+    flats |= {"row-end": min(total - 1, inner + width - 1), "row-start": inner,
               **{f"{fraction:g}": int(fraction * total) for fraction in _FRACTIONS[1:]}}
     chosen: dict[int, str] = {}
     for name, flat in flats.items():
