@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from assay.run.process import Zygote
+from assay.task import parse_candidate, parse_task
+from assay.verify import Options, verify_task
+
 REFERENCE = """
 class Model(nn.Module):
     def __init__(self):
@@ -54,3 +58,33 @@ def test_a_reference_that_differs_by_itself_owes_nothing_there(judge):
     source = REFERENCE.replace("self.drop(self.fc(x))", "self.fc(x) * (2 if torch.is_inference_mode_enabled() else 1)")
     seen = judge("values", source, candidate(RIGHT, "return y"))
     assert (seen.outcome, seen.findings) == ("pass", [])
+
+
+NORM = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6, affine=False)
+
+    def forward(self, x):
+        return self.norm(x)
+
+def get_inputs():
+    return [torch.randn(16, 6)]
+
+def get_init_inputs():
+    return []
+"""
+BATCH = "    m = x.mean(0)\n    return (x - m) / torch.sqrt(((x - m) ** 2).mean(0) + 1e-5)\n"
+
+
+def test_a_function_has_no_mode_to_heed(zygote: Zygote) -> None:
+    head = "import torch\nimport torch.nn as nn\n"
+    task = parse_task(head + NORM)
+    function = parse_candidate(head + "def ModelNew(x):\n" + BATCH)
+    module = parse_candidate(head + "class ModelNew(nn.Module):\n    def forward(self, x):\n"
+                             + BATCH.replace("    ", "        "))
+    reports = [verify_task(task, found, options=Options(device="cpu", seed=4, only=("values",)), zygote=zygote)
+               for found in (function, module)]
+    assert {f.probe for f in reports[0].findings} == set()
+    assert {f.probe for f in reports[1].findings} == {"values/eval"}

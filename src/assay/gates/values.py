@@ -142,6 +142,9 @@ class Values:
                 self._after(record, verdict)
             elif record.probe.kind == "ways":
                 self._other_ways(ctx, record, verdict)
+            elif record.probe.kind == "eval" and record.observation.facts.get("module") is False:
+                # a function has no mode that anybody could set
+                verdict.undecided[Reason.NOTHING_TO_VARY] += 1
             elif record.probe.kind in ("eval", "autocast"):
                 judge_record(self, record, verdict, Tier.VIOLATION)
             else:

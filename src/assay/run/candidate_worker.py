@@ -264,10 +264,12 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     shared: list[list[int]] = []
     stage: list[str] = []
     state.modes = []
+    is_module = True
     tools = Instruments(header.get("conditions") or {}, state.emulation, state.on_device)
     try:
         with tools:
             model, found = _build(state, header["key"], header.get("dtype"))
+        is_module = isinstance(model, torch.nn.Module)
         reply["weights"] = found.how
         reply["weights_text"] = found.text
         if found.how == "unmatched":
@@ -352,7 +354,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         reply["error"] = describe(error, "/".join([phase, *stage[-1:]]))
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
-    reply["facts"] = {**_facts(state), **tools.facts(), "modes": state.modes[:20], "inputs": ranges,
+    reply["facts"] = {**_facts(state), **tools.facts(), "modes": state.modes[:20], "module": is_module,
+                      "inputs": ranges,
                       "parameters": shared}
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)

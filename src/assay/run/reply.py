@@ -17,7 +17,7 @@ _SHAPES: dict[str, Any] = {
     "patched": [str], "threads": [str], "handlers": [str], "bait": int, "traced": bool,
     "launches": [{"kernel": str}], "launch_count": int, "access": [dict], "configs": {"*": int},
     "inputs": {"*": [[int]]}, "parameters": [[int]], "fences": [dict], "fenced": int, "per_call": [dict],
-    "replaced": int,
+    "replaced": int, "module": bool,
     "compiled": [dict], "environment": [str], "modes": [str],
 }
 
