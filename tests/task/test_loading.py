@@ -158,8 +158,12 @@ def test_the_language_is_the_one_kernels_are_written_in(source: str, language: s
 
 
 def test_a_cuda_file_is_cuda() -> None:
-    candidate = parse_candidate("void forward() {}", path="k.cu")
-    assert (candidate.language, candidate.entry) == ("cuda", "forward")
+    source = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"forward\", &forward); }"
+    candidate = parse_candidate(source, path="k.cu")
+    assert (candidate.language, candidate.entry, candidate.defect) == ("cuda", "ModelNew", None)
+    assert repr(source) in candidate.source
+    with pytest.raises(TaskError, match="no binding"):
+        parse_candidate("void forward() {}", path="k.cu")
 
 
 def test_kernel_language_is_found_in_a_list_of_imports():
