@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.pool import Done, Job, Pool
 from assay.report.model import Report
+from assay.task import parse_candidate
 from assay.verify import Options, load_pair
 from assay.vocabulary import EffortTier
 from common import ROOT, write_result
@@ -30,8 +31,7 @@ def _jobs(round_: str, options: Options, limit: int) -> list[Job]:
         task, candidate = load_pair(folder / "reference.py", folder / "kernel.py")
         if round_ == "again":
             # another text of the same kernel: nothing compiled or built for the first one serves it
-            candidate = candidate.model_copy(update={"source": candidate.source + "\n# again\n", "digest": ""})
-            candidate = type(candidate)(**candidate.model_dump())
+            candidate = parse_candidate(candidate.source + "\n# again\n")
         jobs.append(Job(f"{folder.name}/{round_}", task, candidate, options=options))
     return jobs
 

@@ -38,13 +38,13 @@ from assay.probe.blocks import launched_blocks
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Observation, Record
 from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
+from assay.run.build_cache import BuildCache
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.references import References
 from assay.run.sandbox import Level
-from assay.run.shelf import Shelf
 from assay.run.static import Scan
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
@@ -183,7 +183,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     hide = [*filter(None, [task.path]), *first.hidden(options.store)]
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": hide,
                                    "failures": failures, "patience": options.patience,
-                                   "shelf": Shelf(candidate.digest, cache)}
+                                   "build_cache": BuildCache(candidate.digest, cache)}
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
                          {"device": device, "target": options.target}, limits, **confinement)

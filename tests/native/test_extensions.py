@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from assay.probe.record import Observation
+from assay.run.build_cache import BuildCache
 from assay.run.builds import BuildError, ToolchainError, explained, first_error
-from assay.run.process import Zygote
-from assay.run.shelf import Shelf
+from assay.run.candidate import CandidateSession
+from assay.run.process import Limits, Zygote
 from assay.task import load_candidate, parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import Label, Outcome, Reason
@@ -79,39 +81,38 @@ def test_a_wrong_extension_is_rejected(zygote: Zygote) -> None:
 @compilers
 @pytest.mark.slow
 def test_a_second_worker_loads_what_the_first_one_built(zygote: Zygote) -> None:
-    from assay.run.candidate import CandidateSession
-    from assay.run.process import Limits
+    cache = BuildCache("digest")
+    elsewhere = CANDIDATE + "\nassert '/builds/' in ext.__file__, ext.__file__\n"
 
-    shelf = Shelf("digest")
-    source = CANDIDATE + "\nimport os\nBUILT = sorted(os.listdir(os.environ.get('TORCH_EXTENSIONS_DIR', '.')))\n"
-
-    def loaded() -> bool:
+    def failure(source: str, cache: BuildCache) -> Observation | None:
         session = CandidateSession(zygote, source, ["ModelNew"], {"device": "cpu", "target": "sm_90"}, Limits(),
-                                   shelf=shelf)
+                                   build_cache=cache)
         try:
-            return session._ensure_loaded("probe", 400.0) is None
+            return session._ensure_loaded("probe", 400.0)
         finally:
             session.close()
 
-    assert loaded()
-    (kept,) = shelf.items()
+    assert failure(CANDIDATE, cache) is None
+    (kept,) = cache.items()
     assert kept[1] == "scaled_ext"
     assert kept[2].startswith(b"\x7fELF")
-    assert loaded()
-    assert shelf.items() == [kept], "it was built again"
+    assert failure(elsewhere, cache) is None, "it was built again"
+    refused = failure(elsewhere, BuildCache())
+    assert refused is not None, "without a cache it has to be built"
+    assert (refused.error or {}).get("type") == "AssertionError"
 
 
-def test_a_shelf_takes_only_what_is_described_properly() -> None:
+def test_a_cache_takes_only_what_is_described_properly() -> None:
     key, data = "a" * 64, b"\x7fELF-one"
-    shelf = Shelf()
+    cache = BuildCache()
     for described in ([[key, "x", 99]], [[key, "../x", 4]], [["short", "x", 4]], [[key, "x", -4]], "text", {"a": 1},
                       [[key, "x", True]], [[key, "x"]], [[key, "x", 4]] * 17, None, []):
-        shelf.take(described, memoryview(data))
-        assert shelf.items() == []
-    shelf.take([[key, "x", len(data)]], memoryview(b"outputs before it" + data))
-    assert shelf.items() == [(key, "x", data)]
-    shelf.take([[key, "x", 4]], memoryview(b"evil"))
-    assert shelf.items() == [(key, "x", data)], "a later build replaced what other workers load"
+        cache.take(described, memoryview(data))
+        assert cache.items() == []
+    cache.take([[key, "x", len(data)]], memoryview(b"outputs before it" + data))
+    assert cache.items() == [(key, "x", data)]
+    cache.take([[key, "x", 4]], memoryview(b"evil"))
+    assert cache.items() == [(key, "x", data)], "a later build replaced what other workers load"
 
 
 OUTPUT = """Error building extension 'k': [1/2] /usr/local/cuda/bin/nvcc --generate-dependencies -c cuda.cu -o cuda.o

@@ -9,9 +9,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import anyio.to_thread
 
 from assay import accept, pages, warm
-from assay.contract.prompt import feedback, instructions
+from assay.contract.prompt import Redaction, feedback, instructions
 from assay.errors import InputError
-from assay.serve.settings import Redaction
 
 P = ParamSpec("P")
 T = TypeVar("T")

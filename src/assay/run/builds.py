@@ -1,7 +1,7 @@
 """C++ and CUDA extensions that a candidate builds: built once, handed on, and their errors in one line.
 
 Runs in the candidate's worker. Each build is named by the hash of its sources, flags and compilers. What the judge
-has kept of an earlier worker of the same candidate lies on a shelf in the worker's own directory and is loaded from
+has kept of an earlier worker of the same candidate lies in a folder of the worker's own and is loaded from
 there; what is built anew is offered to the judge with the next reply.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 
-EXTENSION = "torch.utils.cpp_extension"
+from assay.run.emulation.extensions import EXTENSION, after_import
+
 LARGEST = 32 << 20
 """Bytes of the largest build that is handed on."""
 MOST = 16
@@ -48,7 +46,7 @@ class BuildError(RuntimeError):
 
 
 class Builds:
-    """The shelf of one worker, and what was built here.
+    """The builds of one worker: those it was given, and those it made.
 
     Args:
         directory: where kept builds are put; made when needed.
@@ -58,7 +56,7 @@ class Builds:
         self._directory = directory
         self._fresh: list[tuple[str, str, str]] = []
 
-    def shelve(self, kept: Sequence[tuple[str, str, bytes]]) -> None:
+    def restore(self, kept: Sequence[tuple[str, str, bytes]]) -> None:
         """Put builds that the judge kept, as (key, name, shared object), where they are looked for."""
         for key, name, data in kept:
             folder = os.path.join(self._directory, key)
@@ -81,10 +79,7 @@ class Builds:
 
     def install(self) -> None:
         """Watch the extensions that are built in this process from now on."""
-        if EXTENSION in sys.modules:
-            self._watch(sys.modules[EXTENSION])
-        else:
-            sys.meta_path.insert(0, _AfterImport(self._watch))
+        after_import(EXTENSION, self._watch)
 
     def _watch(self, module: ModuleType) -> None:
         build: Any = module.__dict__["_jit_compile"]
@@ -109,31 +104,6 @@ class Builds:
             return result
 
         module.__dict__["_jit_compile"] = built
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Changes the extension module when it is first imported; importing it early costs a quarter second."""
-
-    def __init__(self, change: Callable[[ModuleType], None]) -> None:
-        self._change = change
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None,
-                  target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        """Its ordinary spec, with a loader that changes the module afterwards."""
-        if fullname != EXTENSION:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute: Callable[[ModuleType], None] = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                self._change(module)
-
-            loader.exec_module = exec_module
-        return spec
 
 
 def _key(given: dict[str, Any]) -> str:

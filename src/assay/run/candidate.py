@@ -17,10 +17,10 @@ from assay.probe.model import Probe
 from assay.probe.record import MemoryEvent, Observation, Truth
 from assay.run import codec, reply
 from assay.run.arena import Region
+from assay.run.build_cache import BuildCache
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.reply import printable
 from assay.run.sandbox import Level
-from assay.run.shelf import Shelf
 from assay.run.wire import Frame
 
 ARENA_BYTES = 4 << 30
@@ -70,13 +70,13 @@ class CandidateSession:
         hide: files that the candidate finds empty.
         failures: failed attempts to load the candidate, shared by all its sessions.
         patience: seconds; loading, which may compile, gets twelve times that.
-        shelf: extensions that the candidate built, shared by all its sessions.
+        build_cache: extensions that the candidate built, shared by all its sessions.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
                  limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
                  failures: list[Observation] | None = None, patience: float = 10.0,
-                 shelf: Shelf | None = None) -> None:
+                 build_cache: BuildCache | None = None) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self._options, self._limits = options, limits
         self._sandbox, self._hide = sandbox, tuple(hide)
@@ -84,7 +84,7 @@ class CandidateSession:
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
         self._load_seconds = 12 * patience
-        self._shelf = shelf if shelf is not None else Shelf()
+        self._build_cache = build_cache if build_cache is not None else BuildCache()
         self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
         self._ran = False
         self.entry = ""
@@ -153,7 +153,7 @@ class CandidateSession:
             return Observation(probe=probe.id, status="forged",
                                text=printable(f"the reply makes no sense: {error}", 500))
         self._ran = True
-        self._shelf.take(answer.header.get("built"), memoryview(answer.payload))
+        self._build_cache.take(answer.header.get("built"), memoryview(answer.payload))
         others, files = worker.census()
         if others or files:
             observation = observation.model_copy(update={"left": others, "files": files})
@@ -172,7 +172,7 @@ class CandidateSession:
             return self._load_failures[-1].model_copy(update={"probe": probe_id})
         worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits,
                                     confinement=self._sandbox, hide=self._hide)
-        kept = self._shelf.items()
+        kept = self._build_cache.items() if self._builds else []
         header = {"op": "load", "source": self._source, "entries": self._entries,
                   "builds": [[key, name, len(data)] for key, name, data in kept]}
         limit = max(self._load_seconds, BUILD_SECONDS if self._builds else 0.0)
@@ -201,7 +201,7 @@ class CandidateSession:
             self._load_failures += [failure] * (LOAD_ATTEMPTS if hung else 1)
             return failure
         assert isinstance(answer, Frame)
-        self._shelf.take(answer.header.get("built"), memoryview(answer.payload))
+        self._build_cache.take(answer.header.get("built"), memoryview(answer.payload))
         self._worker, self._keys = worker, set()
         self.entry = printable(answer.header.get("entry", ""), 200)
         return None

@@ -123,7 +123,7 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
     for key, name, size in header.get("builds", []):
         kept.append((key, name, bytes(view[:size])))
         view = view[size:]
-    state.builds.shelve(kept)
+    state.builds.restore(kept)
     state.watched = integrity.snapshot()
     state.threads, state.environment = frozenset(traces.native_threads()), dict(os.environ)
     path = os.path.join(os.getcwd(), "candidate.py")
@@ -355,8 +355,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
     reply["facts"] = {**_facts(state), **tools.facts(), "modes": state.modes[:20], "module": is_module,
-                      "inputs": ranges,
-                      "parameters": shared}
+                      "inputs": ranges, "parameters": shared}
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks

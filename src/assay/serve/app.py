@@ -1,4 +1,4 @@
-"""The HTTP application: routes, tokens, limits. Everything that decides lies in the desk."""
+"""The HTTP application: routes, tokens, limits. Everything that decides lies in the broker."""
 
 # annotations are evaluated here: the framework reads those of functions made inside another one
 
@@ -15,11 +15,12 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from assay import __version__
+from assay.contract.prompt import Redaction
 from assay.errors import InputError
-from assay.serve.desk import Desk, Entry, Full, Stopping, tier_of_trials
+from assay.serve.broker import Broker, Entry, Full, Stopping, tier_of_trials
 from assay.serve.metrics import CONTENT_TYPE
 from assay.serve.model import FarmRequest, Verdict, VerdictRequest
-from assay.serve.settings import Redaction, Settings, Tenant
+from assay.serve.settings import Settings, Tenant
 
 RETRY_SECONDS = 2
 PAGE_POLICY = ("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
@@ -69,37 +70,37 @@ class _Limited:
         await answer(scope, receive, send)
 
 
-def create_app(settings: Settings | None = None, desk: Desk | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, broker: Broker | None = None) -> FastAPI:
     """The application of a service.
 
     Args:
         settings: how it works; None for the defaults.
-        desk: a desk to use, which stays open; None starts one with the application and ends it with it.
+        broker: a broker to use, which stays open; None starts one with the application and ends it with it.
     """
-    given = settings or (desk.settings if desk is not None else Settings())
-    state: dict[str, Desk] = {} if desk is None else {"desk": desk}
+    given = settings or (broker.settings if broker is not None else Settings())
+    state: dict[str, Broker] = {} if broker is None else {"broker": broker}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if desk is None:
-            state["desk"] = await run_in_threadpool(Desk, given)
+        if broker is None:
+            state["broker"] = await run_in_threadpool(Broker, given)
         yield
-        if desk is None:
-            await run_in_threadpool(state["desk"].drain, given.drain_s)
-            await run_in_threadpool(state["desk"].close)
+        if broker is None:
+            await run_in_threadpool(state["broker"].drain, given.drain_s)
+            await run_in_threadpool(state["broker"].close)
 
     app = FastAPI(title="Assay", version=__version__, lifespan=lifespan,
                   description="Decides whether a generated GPU kernel is the same program as its reference.")
-    app.state.desks = state
+    app.state.brokers = state
     bearer = HTTPBearer(auto_error=False)
 
-    def at_desk() -> Desk:
-        return state["desk"]
+    def broker_of() -> Broker:
+        return state["broker"]
 
     def asking(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Tenant:
         tenant = given.tenant(credentials.credentials if credentials is not None else None)
         if tenant is None:
-            at_desk().metrics.refused.labels("token").inc()
+            broker_of().metrics.refused.labels("token").inc()
             raise HTTPException(401, "no such token", headers={"WWW-Authenticate": "Bearer"})
         return tenant
 
@@ -109,7 +110,7 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
     async def counted(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
         response = await call(request)
         route = getattr(request.scope.get("route"), "path", "other")
-        at_desk().metrics.requests.labels(route, str(response.status_code)).inc()
+        broker_of().metrics.requests.labels(route, str(response.status_code)).inc()
         return response
 
     @app.exception_handler(RequestValidationError)
@@ -120,12 +121,12 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
 
     async def taken(request: VerdictRequest, tenant: Tenant) -> Entry:
         try:
-            return await run_in_threadpool(at_desk().submit, request, tenant)
+            return await run_in_threadpool(broker_of().submit, request, tenant)
         except InputError as error:
-            at_desk().metrics.refused.labels("input").inc()
+            broker_of().metrics.refused.labels("input").inc()
             raise HTTPException(422, " ".join(str(error).split())[:2000]) from None
         except Full as error:
-            at_desk().metrics.refused.labels("full").inc()
+            broker_of().metrics.refused.labels("full").inc()
             raise HTTPException(429, str(error), headers={"Retry-After": str(RETRY_SECONDS)}) from None
         except Stopping:
             raise HTTPException(503, "the service is going down", headers={"Retry-After": "30"}) from None
@@ -136,7 +137,7 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
             await asyncio.wait([waiting], timeout=seconds)
 
     def found(id: str) -> Entry:
-        entry = at_desk().find(id)
+        entry = broker_of().find(id)
         if entry is None:
             raise HTTPException(404, "no such verdict, or no longer: ask again with the sources")
         return entry
@@ -148,7 +149,7 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
         await settled(entry, request.wait)
         if not entry.future.done():
             response.status_code = 202
-        return at_desk().answer(entry, tenant, request.redaction)
+        return broker_of().answer(entry, tenant, request.redaction)
 
     @app.get("/v1/verdicts/{id}", response_model=Verdict, response_model_exclude_none=True)
     async def look(id: str, tenant: Asking, wait: Annotated[float, Query(ge=0, le=300)] = 0.0,
@@ -156,20 +157,20 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
         """Where a verdict stands; with `wait`, after at most so many seconds."""
         entry = found(id)
         await settled(entry, wait)
-        return at_desk().answer(entry, tenant, redaction, report)
+        return broker_of().answer(entry, tenant, redaction, report)
 
     @app.delete("/v1/verdicts/{id}", response_model=Verdict, response_model_exclude_none=True)
     async def cancel(id: str, tenant: Asking) -> Verdict:
         """Take back a request; what others asked for as well goes on."""
         entry = found(id)
-        if not await run_in_threadpool(at_desk().cancel, id, tenant):
-            raise HTTPException(409, f"it is {at_desk().status(entry)}")
-        return at_desk().answer(entry, tenant)
+        if not await run_in_threadpool(broker_of().cancel, id, tenant):
+            raise HTTPException(409, f"it is {broker_of().status(entry)}")
+        return broker_of().answer(entry, tenant)
 
     @app.get("/v1/overview")
     async def overview(tenant: Asking) -> dict[str, Any]:
         """Queue, judges and the last verdicts."""
-        return at_desk().overview()
+        return broker_of().overview()
 
     @app.post("/evaluate")
     async def evaluate(request: FarmRequest, tenant: Asking) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
                                tier=tier_of_trials(request.num_correct_trials).value)
         entry = await taken(asked, tenant)
         await settled(entry, request.timeout + 60.0)
-        told = at_desk().answer(entry, tenant)
+        told = broker_of().answer(entry, tenant)
         right = told.label == "contract"
         return {"task_id": request.task_id or told.id,
                 "status": {"done": "completed", "queued": "timeout", "running": "timeout"}.get(told.status, "failed"),
@@ -191,12 +192,12 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
     @app.get("/health")
     async def health() -> dict[str, Any]:
         """Whether it answers; no token needed."""
-        return {"status": "stopping" if at_desk().stopping else "ok", "version": __version__}
+        return {"status": "stopping" if broker_of().stopping else "ok", "version": __version__}
 
     @app.get("/metrics")
     async def metrics(tenant: Asking) -> Response:
         """Numbers for Prometheus."""
-        seen, numbers = at_desk().overview(), at_desk().metrics
+        seen, numbers = broker_of().overview(), broker_of().metrics
         numbers.waiting.set(seen["waiting"])
         numbers.running.set(len(seen["running"]))
         numbers.workers.set(seen["workers"])
@@ -211,7 +212,7 @@ def create_app(settings: Settings | None = None, desk: Desk | None = None) -> Fa
                                            "X-Content-Type-Options": "nosniff"})
 
     def refused() -> None:
-        at_desk().metrics.refused.labels("size").inc()
+        broker_of().metrics.refused.labels("size").inc()
 
     app.add_middleware(_Limited, limit=given.body_bytes, refused=refused)
     return app

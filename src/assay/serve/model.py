@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay.serve.settings import Redaction
+from assay.contract.prompt import Redaction
 
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 

@@ -8,16 +8,16 @@ from types import FrameType
 import uvicorn
 
 from assay.serve.app import create_app
-from assay.serve.desk import Desk, checked
+from assay.serve.broker import Broker, checked
 from assay.serve.settings import Settings
 
 
 class _Server(uvicorn.Server):
     """Goes on answering while it drains."""
 
-    def __init__(self, config: uvicorn.Config, desk: Desk, seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, broker: Broker, seconds: float) -> None:
         super().__init__(config)
-        self._desk, self._seconds = desk, seconds
+        self._broker, self._seconds = broker, seconds
         self._draining = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -29,16 +29,16 @@ class _Server(uvicorn.Server):
         threading.Thread(target=self._drain, daemon=True).start()
 
     def _drain(self) -> None:
-        self._desk.drain(self._seconds)
+        self._broker.drain(self._seconds)
         self.should_exit = True
 
 
 def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until a signal. Raises InputError for settings that cannot be."""
-    desk = Desk(checked(settings))
+    broker = Broker(checked(settings))
     try:
-        config = uvicorn.Config(create_app(settings, desk), host=host, port=port, log_level="warning",
+        config = uvicorn.Config(create_app(settings, broker), host=host, port=port, log_level="warning",
                                 timeout_graceful_shutdown=5)
-        _Server(config, desk, settings.drain_s).run()
+        _Server(config, broker, settings.drain_s).run()
     finally:
-        desk.close()
+        broker.close()

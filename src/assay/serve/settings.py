@@ -7,13 +7,14 @@ import hmac
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from assay.accept import nearest
+from assay.contract.prompt import Redaction
 from assay.errors import InputError
 
-Redaction = Literal["full", "kinds", "none"]
 REDACTIONS: tuple[Redaction, ...] = ("full", "kinds", "none")
+"""The most is kept back first."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _CLAUSES = ("token", "token_sha256", "queue", "redaction")
 

@@ -35,9 +35,6 @@ def wrapped(source: str, name: str) -> str:
     return _WRAPPER.format(source=source, name=f"assay_{re.sub(r'[^A-Za-z0-9]', '_', name)[:60]}")
 
 
-def defect_of(source: str, path: str) -> str | None:
-    """Why a CUDA file cannot be called from Python, or None."""
-    if _BINDING.search(source):
-        return None
-    return (f"{path}: no binding in this CUDA file (add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) that exports "
-            "`forward`)")
+def has_binding(source: str) -> bool:
+    """Whether a CUDA file says how Python calls it."""
+    return _BINDING.search(source) is not None

@@ -200,13 +200,14 @@ def parse_candidate(
     languages = detect_languages(source, path)
     name = id or _name_of(Path(path))
     if Path(path).suffix in (".cu", ".cuh") and not re.search(r"^class ModelNew\b", source, re.MULTILINE):
-        defect = bare_cuda.defect_of(source, path)
-        if defect and strict:
-            raise TaskError("no binding in this CUDA file", f"{path}:1",
-                            "add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) that exports `forward`")
+        unbound = None if bare_cuda.has_binding(source) else TaskError(
+            "no binding in this CUDA file", f"{path}:1",
+            "add PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) that exports `forward`")
+        if unbound is not None and strict:
+            raise unbound
         return Candidate(
             id=name, source=bare_cuda.wrapped(source, name), path=path, language="cuda", languages=("cuda",),
-            entry="ModelNew", defect=defect,
+            entry="ModelNew", defect=str(unbound) if unbound else None,
         )
     entry: str | None = None
     error: TaskError | None = None

@@ -15,7 +15,7 @@ import torch
 
 from .errors import NeedsGpu
 
-_EXTENSION = "torch.utils.cpp_extension"
+EXTENSION = "torch.utils.cpp_extension"
 
 
 def _device_types(given: Any) -> Any:
@@ -78,13 +78,16 @@ def _refuse_cuda(module: Any) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Changes the extension module when it is first imported; importing it early costs a quarter second."""
+    """Changes a module when it is first imported."""
+
+    def __init__(self, name: str, change: Callable[[Any], None]) -> None:
+        self._name, self._change = name, change
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Its ordinary spec, with a loader that changes the module afterwards."""
-        if fullname != _EXTENSION:
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -94,18 +97,23 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                _refuse_cuda(module)
+                self._change(module)
 
             loader.exec_module = exec_module
         return spec
 
 
+def after_import(name: str, change: Callable[[Any], None]) -> None:
+    """Change a module: at once where it is imported, else when it is. Importing it early costs a quarter second."""
+    if name in sys.modules:
+        change(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, change))
+
+
 def install_extensions() -> None:
     """Make operators for CUDA run on CPU tensors, and CUDA extensions say that they need a GPU."""
     _install_operators()
-    if _EXTENSION in sys.modules:
-        _refuse_cuda(sys.modules[_EXTENSION])
-    else:
-        sys.meta_path.insert(0, _AfterImport())
+    after_import(EXTENSION, _refuse_cuda)
     guards: Any = torch._C._dynamo.guards
     guards._empty_strided_cuda = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)

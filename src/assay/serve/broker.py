@@ -1,4 +1,4 @@
-"""The desk between HTTP and the pool: admits, remembers, answers twice alike, and counts."""
+"""The broker between HTTP and the pool: admits, remembers, answers twice alike, and counts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 from assay import __version__, accept
 from assay.contract import Contract
-from assay.contract.prompt import feedback
+from assay.contract.prompt import Redaction, feedback
 from assay.errors import InputError
 from assay.pool import Done, Job, Pool
 from assay.report.model import Report
 from assay.reward import reward_of, reward_of_screen
 from assay.serve.metrics import Metrics
 from assay.serve.model import Verdict, VerdictRequest
-from assay.serve.settings import REDACTIONS, Redaction, Settings, Tenant
+from assay.serve.settings import REDACTIONS, Settings, Tenant
 from assay.task import parse_candidate, parse_task
 from assay.vocabulary import EffortTier
 
@@ -56,7 +56,7 @@ class Entry:
     cancelled: bool = False
 
 
-class Desk:
+class Broker:
     """Takes requests and remembers verdicts.
 
     The seed of a verdict is drawn from a secret of this process and the task, so that the candidates of one task

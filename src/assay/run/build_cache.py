@@ -12,7 +12,7 @@ from assay.run.builds import LARGEST, MOST, NAME
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-class Shelf:
+class BuildCache:
     """Builds of one candidate. What they hold was made by the candidate, and only ever goes back to it.
 
     Args:
@@ -25,12 +25,15 @@ class Shelf:
         self._place = key_of("extensions", candidate)
         self._kept: dict[str, tuple[str, bytes]] = {}
         self._lock = threading.Lock()
-        found = self._cache.get(self._place) if self._cache is not None else None
-        if found is not None:
-            self._add(found[0].get("built"), memoryview(found[1]))
+        self._read = False
 
     def items(self) -> list[tuple[str, str, bytes]]:
-        """All of them, as (key, name, shared object)."""
+        """All of them, as (key, name, shared object). The cache is first read here: most candidates build nothing."""
+        if not self._read and self._cache is not None:
+            found = self._cache.get(self._place)
+            if found is not None:
+                self._add(found[0].get("built"), memoryview(found[1]))
+        self._read = True
         with self._lock:
             return [(key, name, data) for key, (name, data) in self._kept.items()]
 
