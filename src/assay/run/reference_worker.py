@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 from assay.oracle import memory
-from assay.probe.backward import Step, parsed
-from assay.probe.layouts import distinct, distinct_like, place
-from assay.probe.model import Draw, Explicit
+from assay.probe.model import Draw
 from assay.run import backward, codec, mixed, training, ways, wire
+from assay.run.reference_gradients import NoGradient, arriving, gradients_of, handed_to, legal, second, tied
+from assay.run.reference_inputs import arranged, cast, draw_inputs, layout_applies, otherwise, own_copy
 from assay.run.work import LibraryWork, affine_of, digest, digests_of
 from assay.task.instance import seed_all
 from assay.task.model import Task, TaskError
-from assay.task.tree import Arguments
 
 KEPT_INSTANCES = 6
 SMALL_ELEMENTS = 1 << 17
@@ -192,102 +191,6 @@ def _instance(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], li
     }, [*chunks, *[codec.tensor_bytes(t) for t in tensors.values()]]
 
 
-INJECTED = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-
-
-def _draw_inputs(state: _State, instance: Any, draw: Draw, dtype: str | None) -> tuple[Any, str]:
-    """The inputs of one draw as Arguments, and why it does not apply (empty when it does)."""
-    from assay.contract.domain import conform
-    from assay.probe import values
-
-    arguments = instance.inputs(draw.seed)
-    leaves = state.study.tensor_inputs() if state.study is not None else []
-    applied = 0
-    written = {each.leaf: each for each in draw.literals}
-
-    def change(position: int, tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal applied
-        wanted = draw.leaves is None or position in draw.leaves
-        if draw.variant != "task" and wanted and position < len(leaves) and leaves[position].structure is not None:
-            structure = leaves[position].structure
-            if draw.variant in values.variants(structure):
-                seed = (draw.seed * 1000003 + position) & 0x7FFFFFFF
-                # a declared range holds at every size; an observed one, and one that follows a size, at its own
-                fixed = position in state.declared and structure.high_axis is None
-                sizes = None if fixed else instance.integers or None
-                tensor = values.apply(draw.variant, tensor, structure, seed, sizes=sizes)
-                applied += 1
-        if position in state.declared:
-            tensor = conform(tensor, state.declared[position])
-        if position in written:
-            tensor = _written_down(tensor, written[position])
-        if dtype is not None and tensor.is_floating_point():
-            tensor = tensor.to(codec.DTYPES[dtype])
-        if draw.rows is not None and position in draw.batched:
-            tensor = tensor[draw.rows[0]:draw.rows[1]].contiguous()
-        layout = draw.layouts[position] if position < len(draw.layouts) else "task"
-        if layout == "expanded" and tensor.dim() >= 2 and tensor.shape[0] > 1:
-            tensor = tensor[:1].expand(tensor.shape).contiguous()
-        return tensor
-
-    arguments = arguments.map_tensors(change)
-    if draw.variant != "task" and not applied:
-        return arguments, f"no input takes the variation {draw.variant}"
-    if draw.injections:
-        tensors = arguments.tensors()
-        done = 0
-        for injection in draw.injections:
-            if injection.leaf < len(tensors):
-                done += _inject(tensors[injection.leaf], injection.position, injection.value)
-        if not done:
-            return arguments, "no floating input to put the value into"
-    return arguments, ""
-
-
-def _written_down(tensor: torch.Tensor, literal: Explicit) -> torch.Tensor:
-    """A tensor of the same form with the values that a recipe names."""
-    made = torch.full_like(tensor, literal.fill)
-    if literal.places:
-        flat = torch.full((tensor.numel(),), literal.fill, dtype=torch.float64)
-        flat[torch.tensor(literal.places)] = torch.tensor(literal.values, dtype=torch.float64)
-        made.copy_(flat.reshape(tensor.shape))
-    return made
-
-
-def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
-    if not tensor.is_floating_point() or tensor.numel() == 0:
-        return 0
-    info = torch.finfo(tensor.dtype)
-    number = {**INJECTED, "subnormal": info.smallest_normal / 4, "-subnormal": -info.smallest_normal / 4,
-              "zero": 0.0, "tiny": 4 * info.smallest_normal, "-tiny": -4 * info.smallest_normal,
-              "max": info.max, "-max": info.min}[value]
-    flat = min(tensor.numel() - 1, int(position * tensor.numel()))
-    index = []
-    for size in reversed(tensor.shape):
-        index.append(flat % size)
-        flat //= size
-    tensor[tuple(reversed(index))] = number
-    return 1
-
-
-def _arranged(arguments: Any, layouts: tuple[str, ...], device: str = "cpu") -> Any:
-    """The arguments as private tensors, each in its layout."""
-
-    def arrange(position: int, tensor: torch.Tensor) -> torch.Tensor:
-        layout = layouts[position] if position < len(layouts) else "task"
-        chosen = place(layout, tuple(tensor.shape)) if layout != "task" else None
-        if chosen is None:
-            copy = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=device)
-        else:
-            storage = torch.zeros(chosen.length, dtype=tensor.dtype, device=device)
-            copy = storage.as_strided(tuple(tensor.shape), chosen.stride, chosen.offset)
-        if copy.numel():
-            distinct(copy).copy_(distinct_like(tensor.detach(), copy))
-        return copy
-
-    return arguments.map_tensors(arrange)
-
-
 class _WithBuffers(torch.nn.Module):
     """A reference that also returns some of its buffers as a call leaves them."""
 
@@ -310,10 +213,10 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     draw = Draw.model_validate(header["draw"])
     dtype = header.get("dtype")
     instance = _seeded(state, header)
-    arguments, reason = _draw_inputs(state, instance, draw, dtype)
+    arguments, reason = draw_inputs(state, instance, draw, dtype)
     if reason:
         return {"inapplicable": reason}, []
-    if draw.layouts and not _layout_applies(arguments.tensors(), draw.layouts):
+    if draw.layouts and not layout_applies(arguments.tensors(), draw.layouts):
         return {"inapplicable": "the layout says nothing new for these shapes"}, []
     device = state.device_for(arguments.tensors())
     model = _model(instance, int(header.get("parameters", 0)), dtype, device)
@@ -325,12 +228,12 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         model = _WithBuffers(model, header["buffers"])
     targets: list[torch.Tensor] = []
     if header.get("follow") == "train":
-        plain = _native(state, model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))[0]
-        targets = _handed(plain, int(header["call_seed"]), "normal")
+        plain = _native(state, model, arranged(arguments, draw.layouts, device), int(header["call_seed"]))[0]
+        targets = handed_to(plain, int(header["call_seed"]), "normal")
         model = training.Trained(model, [t.to(device) for t in targets], backward.TRAINING_STEPS)
     packed, chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     chunks = [memoryview(bytes(c)) for c in chunks]
-    fed = _arranged(arguments, draw.layouts, device)
+    fed = arranged(arguments, draw.layouts, device)
     evaluation = oracle.evaluate(
         model, list(fed.args), dict(fed.kwargs), seed=int(header["call_seed"]),
         arithmetic=_arithmetic(_widest(arguments.tensors(), model), dict(header.get("numerics") or {})),
@@ -342,7 +245,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
         shares = oracle.contributions(model, list(fed.args), dict(fed.kwargs), arithmetic=evaluation.arithmetic)
         evaluation = oracle.with_dominant(evaluation, shares)
     try:
-        outputs, seconds, mutated, aliases = _native(state, model, _arranged(arguments, draw.layouts, device),
+        outputs, seconds, mutated, aliases = _native(state, model, arranged(arguments, draw.layouts, device),
                                                      int(header["call_seed"]))
     except RuntimeError as error:
         # what only the real layout shows, such as writing in place to an expanded input
@@ -373,41 +276,41 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     refused: list[str] = []
     masks: dict[str, torch.Tensor] = {}
     for number, way in enumerate(header.get("ways") or ()):
-        fed = _arranged(arguments, draw.layouts, device)
+        fed = arranged(arguments, draw.layouts, device)
         if not _same_any_way(model, fed, way, tensors, int(header["call_seed"])):
             refused.append(f"{number}/{way}")
     # the seed of the last native call, unless the reference sets one itself
     reseeds = torch.initial_seed() != int(header["call_seed"])
     work: dict[str, Any] = {}
     if header.get("work"):
-        work = _work(model, _arranged(arguments, draw.layouts, device), int(header["call_seed"]))
+        work = _work(model, arranged(arguments, draw.layouts, device), int(header["call_seed"]))
     if header.get("follow") == "train":
         handed = targets
         flat += handed
     elif header.get("grad"):
         def again() -> Any:
-            return _tied(_arranged(arguments, draw.layouts, device), header.get("tie"))
+            return tied(arranged(arguments, draw.layouts, device), header.get("tie"))
 
         seed, kind = int(header["call_seed"]), str(header["grad"])
         requires = _requires_grad(model, again(), seed)
         found: dict[str, Any] = {}
         if any(requires):
-            handed = _handed(outputs, seed, kind)
+            handed = handed_to(outputs, seed, kind)
             if header.get("follow") == "second":
                 try:
-                    found, beyond = _second(model, again(), evaluation.arithmetic, handed, seed)
-                except _NoGradient as error:
+                    found, beyond = second(model, again(), evaluation.arithmetic, handed, seed)
+                except NoGradient as error:
                     return {"inapplicable": f"the reference has no second derivative: {error}"[:300]}, []
                 handed += beyond
             else:
                 try:
-                    found = _gradients(model, again(), evaluation.arithmetic, seed, kind)
-                except _NoGradient:
+                    found = gradients_of(model, again(), evaluation.arithmetic, seed, kind)
+                except NoGradient:
                     # what has no backward owes no gradient
                     requires = [False] * len(requires)
-                refused, masks = _legal(model, again, handed, str(header.get("steps") or ""), seed, found)
+                refused, masks = legal(model, again, handed, str(header.get("steps") or ""), seed, found)
                 if draw.injections and found:
-                    masks = _arriving(state, instance, model, draw, dtype, handed, found, seed, device)
+                    masks = arriving(state, instance, model, draw, dtype, handed, found, seed, device)
         for name, leaf in found.items():
             meta, parts = leaf.to_parts()
             gradients.append([name, meta, list(parts)])
@@ -449,7 +352,7 @@ def _laid_out(leaf: Any, native: torch.Tensor) -> Any:
 
 def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
     """Per output tensor, whether it carries a gradient when every floating input asks for one."""
-    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    own = own_copy(model)
     for tensor in arguments.tensors():
         if tensor.is_floating_point() or tensor.is_complex():
             tensor.requires_grad_(True)
@@ -464,7 +367,7 @@ def _requires_grad(model: Any, arguments: Any, seed: int) -> list[bool]:
 
 def _same_any_way(model: Any, fed: Any, way: str, expected: list[torch.Tensor], seed: int) -> bool:
     """Whether the reference returns the same bits when it is called another way."""
-    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    own = own_copy(model)
     torch.manual_seed(seed)
     try:
         seen = _leaves_of(ways.take(way, own, functools.partial(own, *fed.args, **fed.kwargs), fed.tensors()))
@@ -477,7 +380,7 @@ def _same_any_way(model: Any, fed: Any, way: str, expected: list[torch.Tensor], 
 
 def _work(model: Any, fed: Any, seed: int) -> dict[str, Any]:
     """Operations of the reference by operator, and how many of its results each output is but a multiple of."""
-    own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
+    own = own_copy(model)
     torch.manual_seed(seed)
     counted = LibraryWork()
     with torch.no_grad(), counted:
@@ -489,149 +392,6 @@ def _work(model: Any, fed: Any, seed: int) -> dict[str, Any]:
     equal = [mark for _, mark in digests_of(results, leaves)]
     return {"library": dict(counted.operations), "affine": [affine.count(i) for i in range(len(leaves))],
             "equal": [equal.count(mark) if mark else 0 for mark in marks]}
-
-
-class _NoGradient(Exception):
-    """The reference raises in its backward."""
-
-
-def _tied(arguments: Any, pair: Any) -> Any:
-    """The arguments with one tensor passed for two of them."""
-    if not pair:
-        return arguments
-    kept = arguments.tensors()[pair[0]]
-    return arguments.map_tensors(lambda position, tensor: kept if position == pair[1] else tensor)
-
-
-def _handed(outputs: Any, seed: int, kind: str) -> list[torch.Tensor]:
-    """The gradients fed to the outputs: one per output tensor, empty for those that take none."""
-    from torch.utils import _pytree as pytree
-
-    from assay import oracle
-
-    flat = pytree.tree_leaves(outputs, is_leaf=lambda v: v is None)
-    return [torch.zeros(0) if g is None else g.cpu()
-            for v, g in zip(flat, oracle.cotangents(outputs, seed, kind), strict=True)
-            if isinstance(v, torch.Tensor)]
-
-
-def _second(model: Any, fed: Any, arithmetic: Any, handed: list[torch.Tensor],
-            seed: int) -> tuple[dict[str, Any], list[torch.Tensor]]:
-    """Truth of the gradients of the gradients, and what is fed to the latter, inputs first."""
-    wrapped = training.FirstGradient(model, handed)
-    found = _gradients(wrapped, fed, arithmetic, seed, "normal")
-    named = {name.replace("parameter:model.", "parameter:", 1): leaf for name, leaf in found.items()}
-    leaves = [t.detach().requires_grad_() for t in fed.tensors() if t.is_floating_point() or t.is_complex()]
-    trained = [p for p in model.parameters() if p.requires_grad] if isinstance(model, torch.nn.Module) else []
-    return named, _handed([*leaves, *trained], seed, "normal")
-
-
-def _legal(model: Any, make: Any, handed: list[torch.Tensor], text: str, seed: int,
-           found: dict[str, Any]) -> tuple[list[str], dict[str, torch.Tensor]]:
-    """Steps that the reference itself cannot take, as `STEP/PASS`, and where a NaN grad_output puts NaN.
-
-    A pass over another layout in which the reference leaves the tolerance of `found`, the truths of the gradients,
-    is there as `wrong:STEP/PASS`: torch 2.13 mistakes a transposed grad_output of an instance norm on a CPU.
-    The NaN by the names of the gradients: 1 where one arrives, else 0.
-    """
-    refused: list[str] = []
-    masks: dict[str, torch.Tensor] = {}
-    for number, step in enumerate(parsed(text)):
-        own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
-        fed = make()
-        parameters = dict(own.named_parameters()) if isinstance(own, torch.nn.Module) else {}
-        stage: list[str] = []
-        torch.manual_seed(seed)
-
-        def beside(others: Any, own: Any = own, fed: Any = fed) -> Any:
-            moved = fed.map_tensors(lambda position, _: others[position])
-            return own(*moved.args, **moved.kwargs)
-
-        try:
-            _, taken = backward.take(step, functools.partial(own, *fed.args, **fed.kwargs), fed.tensors(),
-                                     parameters, handed, stage, beside)
-        except Exception:
-            refused.append(f"{number}/{stage[-1] if stage else 'forward'}")
-            continue
-        for name, inputs, trained in taken["further"]:
-            named = {f"input:{i}": g for i, g in enumerate(inputs)}
-            named |= {f"parameter:{n}": g for n, g in trained.items()}
-            if name in ("strided", "expanded") and _astray(found, named):
-                refused.append(f"wrong:{number}/{name}")
-            if name == "nan":
-                masks |= {n: torch.isnan(g).to(torch.uint8).cpu() for n, g in named.items() if g is not None}
-    return refused, masks
-
-
-def _astray(found: dict[str, Any], gradients: dict[str, torch.Tensor | None]) -> bool:
-    """Whether the reference's own gradients leave the tolerance of their truths."""
-    from assay import oracle
-
-    pairs = [(leaf, gradients.get(name)) for name, leaf in found.items() if leaf.kind in ("float", "complex")]
-    return any(g is not None and g.shape == leaf.y.shape and not oracle.compare(leaf, g).ok for leaf, g in pairs)
-
-
-def _arriving(state: _State, instance: Any, model: Any, draw: Draw, dtype: str | None, handed: list[torch.Tensor],
-              found: dict[str, Any], seed: int, device: str) -> dict[str, torch.Tensor]:
-    """Where the gradients are not finite for what was put into the inputs.
-
-    By the names of the gradients: 1 where they also depend on the poisoned elements, by what some finite value
-    in that place changes, 2 where they do not (0 times NaN through a mask), and 0 where they are finite.
-    """
-    def gradients(arguments: Any) -> dict[str, torch.Tensor]:
-        own = copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
-        fed = _arranged(arguments, draw.layouts, device)
-        parameters = dict(own.named_parameters()) if isinstance(own, torch.nn.Module) else {}
-        torch.manual_seed(seed)
-        _, taken = backward.take(Step(), functools.partial(own, *fed.args, **fed.kwargs), fed.tensors(), parameters,
-                                 handed, [])
-        named = {f"input:{i}": g for i, g in enumerate(taken["inputs"])}
-        named |= {f"parameter:{n}": g for n, g in taken["parameters"].items()}
-        return {n: g.cpu() for n, g in named.items() if g is not None}
-
-    poisoned = gradients(_draw_inputs(state, instance, draw, dtype)[0])
-    plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
-    base = gradients(plain)
-    depends = {name: torch.zeros(g.shape, dtype=torch.bool) for name, g in base.items()}
-    for turn in range(3):
-        other = plain.map_tensors(lambda _, t: t.clone())
-        for injection in draw.injections:
-            if injection.leaf < len(other.tensors()) and other.tensors()[injection.leaf].is_floating_point():
-                _replace(other.tensors()[injection.leaf], injection.position, turn)
-        try:
-            seen = gradients(other)
-        except Exception:
-            # a value outside the domain tells nothing; the other turns do
-            continue
-        for name, mask in depends.items():
-            if name in seen:
-                mask |= base[name] != seen[name]
-    marks = {}
-    for name, gradient in poisoned.items():
-        if name in found and name in depends and found[name].y.shape == gradient.shape:
-            broken = ~torch.isfinite(gradient) & ~torch.isfinite(found[name].y.cpu())
-            marks[name] = torch.where(broken, torch.where(depends[name], 1, 2), 0).to(torch.uint8)
-    return marks
-
-
-def _gradients(model: Any, fed: Any, arithmetic: Any, seed: int, kind: str) -> dict[str, Any]:
-    """Truth of every gradient by `input:POSITION` or `parameter:NAME`. Raises _NoGradient."""
-    from torch.utils import _pytree as pytree
-
-    from assay import oracle
-
-    args, kwargs = list(fed.args), dict(fed.kwargs)
-    vjp = oracle.evaluate_vjp(model, args, kwargs, grad_seed=seed, grad_kind=kind, seed=seed, arithmetic=arithmetic)
-    if vjp.raised is not None:
-        raise _NoGradient(f"{vjp.raised.type}: {vjp.raised.message}")
-    leaves = pytree.tree_leaves((args, kwargs))
-    position = {i: n for n, i in enumerate(i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor))}
-    found = {}
-    for name, leaf in zip(oracle.gradient_names(model, args, kwargs), vjp.leaves, strict=True):
-        kind_of, _, which = name.partition(" ")
-        is_input = kind_of == "input" and which.isdigit() and int(which) in position
-        found[f"input:{position[int(which)]}" if is_input else f"parameter:{name}"] = leaf
-    return found
 
 
 def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:
@@ -678,17 +438,12 @@ def _dependent(state: _State, instance: Any, model: Any, draw: Draw, dtype: str 
     half, a masked key) is 0 · NaN in the reference, and a kernel may skip it. Dependence is what some finite
     value in the poisoned place changes.
     """
-    plain, _ = _draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
-    base = _leaves_of(_native(state, model, _arranged(plain, draw.layouts, device), seed)[0])
+    plain, _ = draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
+    base = _leaves_of(_native(state, model, arranged(plain, draw.layouts, device), seed)[0])
     depends = [torch.zeros(t.shape, dtype=torch.bool) for t in base]
-    for turn in range(3):
-        other = plain.map_tensors(lambda _, t: t.clone())
-        for injection in draw.injections:
-            tensors = other.tensors()
-            if injection.leaf < len(tensors) and tensors[injection.leaf].is_floating_point():
-                _replace(tensors[injection.leaf], injection.position, turn)
+    for other in otherwise(plain, draw):
         try:
-            seen = _leaves_of(_native(state, model, _arranged(other, draw.layouts, device), seed)[0])
+            seen = _leaves_of(_native(state, model, arranged(other, draw.layouts, device), seed)[0])
         except Exception:
             # a value outside the domain tells nothing; the other turns do
             continue
@@ -706,25 +461,6 @@ def _leaves_of(outputs: Any) -> list[torch.Tensor]:
     return codec.flatten(outputs)[1]
 
 
-def _replace(tensor: torch.Tensor, position: float, turn: int) -> None:
-    """Put another finite value into one element: large, large of the other sign, or its neighbour's."""
-    flat = min(tensor.numel() - 1, int(position * tensor.numel()))
-    values = tensor.reshape(-1)
-    finite = values[torch.isfinite(values)].abs()
-    scale = float(finite.max()) if finite.numel() else 1.0
-    number = (4 * scale + 1, -4 * scale - 1, float(values[flat - 1]) if flat else float(values[-1]))[turn]
-    index = []
-    for size in reversed(tensor.shape):
-        index.append(flat % size)
-        flat //= size
-    tensor[tuple(reversed(index))] = number
-
-
-def _layout_applies(tensors: list[torch.Tensor], layouts: tuple[str, ...]) -> bool:
-    return any(place(layout, tuple(t.shape)) is not None
-               for t, layout in zip(tensors, layouts, strict=False) if layout != "task")
-
-
 def _widest(tensors: list[torch.Tensor], model: Any) -> torch.dtype:
     """The widest floating dtype the task computes in; float32 where there is none."""
     dtypes = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
@@ -740,12 +476,12 @@ def _screen(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list
     instance = _seeded(state, {"sizes": {}, **header})
     dtype = codec.DTYPES[header["dtype"]] if header.get("dtype") else None
     seed = int(header["input_seed"])
-    arguments = _cast(instance.inputs(seed), dtype)
+    arguments = cast(instance.inputs(seed), dtype)
     drawn, drawn_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     drawn_chunks = [memoryview(bytes(c)) for c in drawn_chunks]
     if dtype is not None and state.screened is None:
         seed_all(instance.seed)
-        state.screened = instance.make_model(_cast(instance.init, dtype))
+        state.screened = instance.make_model(cast(instance.init, dtype))
     model = instance.model if state.screened is None else state.screened
     if dtype is not None and isinstance(model, torch.nn.Module):
         model = model.to(dtype)
@@ -759,13 +495,3 @@ def _screen(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list
         drawn, drawn_chunks = codec.pack([list(arguments.args), dict(arguments.kwargs)])
     packed, pieces = codec.pack(outputs)
     return {"inputs": drawn, "outputs": packed, "call_seed": call_seed}, [*drawn_chunks, *pieces]
-
-
-def _cast(arguments: Arguments, dtype: torch.dtype | None) -> Arguments:
-    """Tensors that are arguments themselves, not parts of one, cast to a dtype, integers too."""
-    if dtype is None:
-        return arguments
-    return Arguments(
-        tuple(a.to(dtype) if isinstance(a, torch.Tensor) else a for a in arguments.args),
-        {k: a.to(dtype) if isinstance(a, torch.Tensor) else a for k, a in arguments.kwargs.items()},
-    )
