@@ -19,6 +19,7 @@ from assay.contract.prompt import Redaction, feedback
 from assay.errors import InputError
 from assay.pool import Done, Job, Pool
 from assay.report.model import Report
+from assay.report.words import REASONS
 from assay.reward import reward_of, reward_of_screen
 from assay.serve.metrics import Metrics
 from assay.serve.model import Verdict, VerdictRequest
@@ -171,7 +172,8 @@ class Broker:
         self.events.appendleft({
             "id": entry.id, "at": time.time(), "label": label, "kind": entry.request.kind, "seconds": done.seconds,
             "task": entry.job.task.digest[:10], "problem": done.problem,
-            "findings": sorted({f"{f.slug}: {f.reason.value}" for f in found})[:6], "tenants": sorted(entry.tenants)})
+            "findings": sorted({f"{f.slug}: {REASONS[f.reason]}" for f in found})[:6],
+            "tenants": sorted(entry.tenants)})
 
     def _forget(self) -> None:
         """Let the oldest verdicts go until the rest fits."""
@@ -262,7 +264,8 @@ class Broker:
                     for e in self._entries.values() if e.id in running]
             return {"version": __version__, "device": self.settings.device, "workers": self.pool.workers,
                     "waiting": max(0, waiting), "queue": self.settings.queue, "running": rows,
-                    "remembered": len(self._entries), "lost_judges": self.pool.lost, "stopping": self.stopping,
+                    "remembered": sum(e.done is not None for e in self._entries.values()),
+                    "lost_judges": self.pool.lost, "stopping": self.stopping,
                     "uptime_s": round(time.time() - self.started), "events": list(self.events)[:60]}
 
     def _progress(self, id: str, phase: str, done: int, total: int) -> None:
