@@ -10,28 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.doubling import REFERENCE, RIGHT
 
 from assay import cli
 
-REFERENCE = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2
-
-ROWS = 6
-
-def get_inputs():
-    return [torch.randn(ROWS, 5)]
-
-def get_init_inputs():
-    return []
-"""
-RIGHT = (
-    "import torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x + x\n"
-)
 WRONG = RIGHT.replace("x + x", "x * 2.001")
 HANGING = RIGHT.replace("return x + x", "while True: pass")
 

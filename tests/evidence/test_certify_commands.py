@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.doubling import REFERENCE, RIGHT
 
 from assay import cli
 from assay.evidence import dsse, tensors
@@ -17,25 +18,6 @@ from assay.evidence.certificate import Sources
 from assay.evidence.dossier import dossier, zipped
 from assay.report.model import Report
 
-REFERENCE = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2
-
-ROWS = 6
-
-def get_inputs():
-    return [torch.randn(ROWS, 5)]
-
-def get_init_inputs():
-    return []
-"""
-RIGHT = (
-    "import torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x + x\n"
-)
 WRONG = RIGHT.replace("x + x", "x * 2.001")
 QUICK = ("--device", "cpu", "--tier", "quick")
 

@@ -6,28 +6,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.doubling import RIGHT
+
 from assay.report.model import CandidateInfo, Coverage, Finding, GateResult, Report, TaskInfo, Timing
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
-REFERENCE = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x * 2
-
-ROWS = 6
-
-def get_inputs():
-    return [torch.randn(ROWS, 5)]
-
-def get_init_inputs():
-    return []
-"""
-RIGHT = (
-    "import torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x + x\n"
-)
 WRONG = RIGHT.replace("x + x", "x * 2 if x.shape[0] == 6 else x * 3")
 IDS = {"values": "CMP-01", "shapes": "CMP-03", "nonfinite": "EXC-01", "repeatability": "ORD-02",
        "accumulation": "PRC-02", "streams": "STM-01"}

@@ -13,12 +13,13 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from tests.doubling import REFERENCE, RIGHT
 
 from assay.repository.model import GateReport
 from assay.repository.verdicts import Verdicts
 
 from .conftest import Gate
-from .made import REFERENCE, RIGHT, WRONG, commit, git, write
+from .made import WRONG, commit, git, write
 
 TOML = """
 [[pairs]]
