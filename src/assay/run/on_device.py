@@ -113,6 +113,10 @@ def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[list[int]]:
 
     Floating values become noise of the tensor's own size; integers, which may be indices, change places. What was
     there before with the same value cannot be told from what was not stored: memory is to be filled beforehand.
+
+    Args:
+        seed: of the noise.
+        arguments: of the launch; its tensors, of any shape, stride and dtype, are changed in place.
     """
     tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
     before = [t.detach().clone() for t in tensors]
