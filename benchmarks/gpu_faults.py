@@ -70,6 +70,17 @@ def _told(report: Report) -> str:
     return json.dumps(kept, sort_keys=True)
 
 
+def _metrics(rows: list[dict[str, Any]], lost: int, seconds: float) -> dict[str, float]:
+    good = [r for r in rows if "/good/" in r["name"]]
+    faulty = [r for r in rows if "/good/" not in r["name"]]
+    return {
+        "faulty": len(faulty), "good": len(good), "good_reports_equal": sum(bool(r.get("equal")) for r in good),
+        "faulty_rejected": sum(r["label"] == "rejected" for r in faulty),
+        "faulty_accepted": sum(r["label"] == "contract" for r in faulty), "judges_lost": lost,
+        "wall_s": round(seconds, 1),
+    }
+
+
 def main() -> None:
     """Run everything and write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -85,17 +96,17 @@ def main() -> None:
         alone = {done.job.id: _told(done.verdict)
                  for done in pool.run([Job(n, *pairs[n], options=options) for n in GOOD])}
     jobs = []
-    for number in range(given.faulty):
-        kind = list(FAULTS)[number % len(FAULTS)]
+    for at in range(given.faulty):
+        kind = list(FAULTS)[at % len(FAULTS)]
         body, before = FAULTS[kind]
-        source = HEAD.format(body=body or "pass", before=before) + f"\n# {number}\n"
-        jobs.append(Job(f"{number:02}/{kind}", task, parse_candidate(source), options=options))
-        name = GOOD[number % len(GOOD)]
-        jobs.append(Job(f"{number:02}/good/{name}", *pairs[name], options=options))
+        source = HEAD.format(body=body or "pass", before=before) + f"\n# {at}\n"
+        jobs.append(Job(f"{at:02}/{kind}", task, parse_candidate(source), options=options))
+        name = GOOD[at % len(GOOD)]
+        jobs.append(Job(f"{at:02}/good/{name}", *pairs[name], options=options))
     began = time.perf_counter()
     with Pool(given.jobs) as pool:
         for done in pool.run(jobs, ahead=2 * given.jobs):
-            number, kind, *name = done.job.id.split("/")
+            name = done.job.id.split("/")[2:]
             row: dict[str, Any] = {"name": done.job.id, "seconds": done.seconds, "tries": done.tries}
             if isinstance(done.report, Report):
                 row |= {"label": done.report.label.value, "probes": done.report.coverage.probes_run,
@@ -106,17 +117,11 @@ def main() -> None:
                 row |= {"label": "error", "problem": done.problem}
             rows.append(row)
             print(row)
-        lost = pool.lost
-    good = [r for r in rows if "/good/" in r["name"]]
-    faulty = [r for r in rows if "/good/" not in r["name"]]
-    metrics = {
-        "faulty": len(faulty), "good": len(good), "good_reports_equal": sum(bool(r.get("equal")) for r in good),
-        "faulty_rejected": sum(r["label"] == "rejected" for r in faulty),
-        "faulty_accepted": sum(r["label"] == "contract" for r in faulty), "judges_lost": lost,
-        "wall_s": round(time.perf_counter() - began, 1),
-    }
+            metrics = _metrics(rows, pool.lost, time.perf_counter() - began)
+            metrics["complete"] = int(len(rows) == len(jobs))
+            # after each, so that a run cut short leaves what it has
+            write_result("gpu-faults", "cuda", metrics, rows, out=given.out)
     print(metrics)
-    write_result("gpu-faults", "cuda", metrics, rows, out=given.out)
 
 
 if __name__ == "__main__":
