@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
@@ -19,6 +20,9 @@ from assay.pool import Done, Job, Pool
 
 ATTEMPTS = 3
 """How often a job is begun: losing a machine says less about a candidate than losing a judge does."""
+
+REACH_SECONDS = 10.0
+"""How long the head of a cluster may take to answer a connection."""
 
 
 @dataclass
@@ -76,6 +80,7 @@ class RayBackend:
         self._ray = ray
         self._own = not ray.is_initialized()
         if self._own:
+            _reach(address)
             try:
                 # an unset address would also be taken from the environment
                 ray.init(address=address or "local", include_dashboard=False, log_to_driver=False,
@@ -206,6 +211,18 @@ class RayBackend:
                 if self._closed:
                     return None
                 self._changed.wait()
+
+
+def _reach(address: str | None) -> None:
+    """Say at once that nobody listens at HOST:PORT: Ray would try for minutes. Raises InputError."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster: {error.strerror or error}", f"{address}",
+                         "start one with `ray start --head`") from None
 
 
 def _processors() -> int:
