@@ -83,7 +83,7 @@ def main() -> None:
                 f"{prefix}contract": sum(r["label"] == "contract" for r in mine),
                 f"{prefix}rejected": sum(r["label"] == "rejected" for r in mine),
                 **{f"{prefix}share_{part}": round(sum(r.get(f"{part}_s", 0.0) for r in mine) / busy, 3)
-                   for part in ("study", "oracle", "candidate", "load", "judging")},
+                   for part in ("study", "oracle", "candidate", "load", "context", "compile", "judging")},
             }
             print(metrics)
     write_result(given.name, given.device, metrics, rows, out=given.out)

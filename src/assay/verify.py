@@ -190,6 +190,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         for _ in range(max(1, options.lanes))
     ]
     compilers: dict[str, CandidateSession] = {}
+    sanitizers: list[CandidateSession] = []
 
     def compiler(target: str) -> CandidateSession:
         if target not in compilers:
@@ -198,7 +199,16 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
                                                  **confinement)
         return compilers[target]
 
-    run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler)
+    def sanitizer() -> CandidateSession:
+        # what happens to it happens to no other session
+        if not sanitizers:
+            sanitizers.append(CandidateSession(zygote, candidate.source, entries(task, candidate),
+                                               {"device": device, "mode": "sanitize"}, limits,
+                                               **{**confinement, "failures": []}))
+        return sanitizers[0]
+
+    run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler,
+              sanitizer=sanitizer if device == "cuda" else None)
     scan = Scan(candidate.source)
     try:
         report = _with_run(task, candidate, contract, options, device, run, progress, clock)
@@ -212,7 +222,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         scan.close()
         if references is None:
             reference.close()
-        for session in [*sessions, *compilers.values()]:
+        for session in [*sessions, *compilers.values(), *sanitizers]:
             session.close()
 
 
@@ -386,12 +396,19 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
         timing=Timing(total_s=round(time.monotonic() - clock.began, 3), start_s=round(clock.start, 3),
                       study_s=round(clock.study, 3), oracle_s=round(run.oracle_seconds, 3),
                       candidate_s=round(run.candidate_seconds, 3),
-                      load_s=round(sum(s.load_seconds for s in sessions), 3)),
+                      load_s=round(sum(s.load_seconds for s in sessions), 3),
+                      context_s=_spent(records, "context"), compile_s=_spent(records, "compile", "stubs")),
     )
     judging = clock.judging + time.monotonic() - began
     timing = report.timing.model_copy(update={"judging_s": round(judging, 3),
                                               "total_s": round(time.monotonic() - clock.began, 3)})
     return report.model_copy(update={"timing": timing})
+
+
+def _spent(records: Sequence[Record], *what: str) -> float:
+    """Seconds that the candidate's processes say went into some of what they did."""
+    spent = (r.observation.facts.get("spent") or {} for r in records)
+    return round(sum(int(times.get(name, 0)) for times in spent for name in what) / 1e6, 3)
 
 
 def binaries(records: Sequence[Record]) -> tuple[Binary, ...]:

@@ -8,6 +8,7 @@ import torch
 from assay.gates.kernel_names import is_library, is_neutral
 from assay.run.candidate import _error_status
 from assay.run.on_device import corrupted
+from assay.run.work import LibraryWork
 
 
 def test_what_a_launch_stores_is_replaced_and_the_rest_stays() -> None:
@@ -28,6 +29,14 @@ def test_indices_change_places_and_stay_legal() -> None:
     assert replaced == [6]
     assert sorted(index.tolist()) == list(range(6))
     assert index.tolist() != list(range(6))
+
+
+def test_replacing_what_a_launch_stores_is_no_work_of_the_candidate() -> None:
+    x, out = torch.randn(4, 8), torch.full((4, 8), float("nan"))
+    with LibraryWork() as counted, corrupted(3, [x, out]):
+        out.copy_(x.abs())
+    assert dict(counted.operations) == {"abs": 64}, "abs is the candidate's own; what replaces its stores is not"
+    assert [name for name, _ in counted.results] == ["abs"]
 
 
 def test_the_same_bits_as_before_cannot_be_told_from_nothing_stored() -> None:

@@ -65,7 +65,7 @@ class Provenance:
                 parameters=parameters,
             )
             for kind, conditions in (
-                ("work", ("work:1",) if ctx.device == "cpu" else ("work:1", "profile:1")),
+                ("work", ("work:1", *_clock(ctx))),
                 # on a GPU what a kernel stored is told by what changed, so memory must not hold it beforehand
                 ("corrupt-1", ("corrupt:1",) if ctx.device == "cpu" else ("corrupt:1", "fresh:5a")),
                 ("corrupt-2", ("corrupt:2",) if ctx.device == "cpu" else ("corrupt:2", "fresh:a5")),
@@ -261,6 +261,11 @@ def _counted(record: Record) -> tuple[int, Counter[str]]:
     library: Counter[str] = Counter()
     own_work = 0
     for seen in record.observation.facts.get("per_call", []):
+        if seen.get("own_ns") or seen.get("library_ns"):
+            # a launch whose time is not known still is one
+            own_work += int(seen.get("own_ns") or seen.get("launches") or 0)
+            library.update({str(k): int(v) for k, v in (seen.get("library_ns") or {}).items()})
+            continue
         if seen.get("kernels"):
             for name, spent in seen["kernels"]:
                 if is_library(name) and not is_neutral(name):
@@ -278,9 +283,21 @@ def _triton(ctx: Context) -> bool:
     return bool({"triton", "gluon"} & {ctx.language, *ctx.languages})
 
 
+def _clock(ctx: Context) -> tuple[str, ...]:
+    """What tells who did the work: counts under emulation, events at launches, the profiler for anything else.
+
+    The profiler takes seconds to start. It alone sees what launches itself, as replayed graphs and extensions do,
+    so that a share that is owed is measured with it.
+    """
+    if ctx.device == "cpu":
+        return ()
+    return ("events:1",) if _triton(ctx) and ctx.contract.provenance != "required" else ("profile:1",)
+
+
 def _unit(record: Record) -> str:
     calls = record.observation.facts.get("per_call", [])
-    return "nanoseconds of kernel time" if any(call.get("kernels") for call in calls) else "elementary operations"
+    timed = any(call.get("kernels") or call.get("own_ns") for call in calls)
+    return "nanoseconds of kernel time" if timed else "elementary operations"
 
 
 def _same_outputs(base: Record, other: Record) -> bool:

@@ -154,6 +154,10 @@ class Timing(Frozen):
     """Running the candidate."""
     load_s: float = 0.0
     """Of that: starting its processes and importing it there, which compiles what is not compiled at the first call."""
+    context_s: float = 0.0
+    """Of that: making contexts on the device, as its processes say."""
+    compile_s: float = 0.0
+    """Of that: compiling kernels and the host code that launches them, as its processes say."""
     judging_s: float = 0.0
     """Planning, and comparing what was observed with the truths."""
 

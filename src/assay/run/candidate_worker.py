@@ -72,7 +72,9 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
             # an exit asked for by the candidate is an exit: nothing is reported over the channel
             os._exit(stop.code if isinstance(stop.code, int) else 1)
         except BaseException as error:
-            header, chunks = {"error": describe(error, "worker")}, []
+            header, chunks = {"error": describe(error, "worker"), "calls": []}, []
+            if state.device != "cpu":
+                header["error"]["sticky"] = _device_lost()
         offered = state.builds.offered()
         if offered:
             header["built"] = [[key, name, len(data)] for key, name, data in offered]
@@ -114,10 +116,12 @@ def _load(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memory
         state.emulation = emulation.install(str(state.options.get("target", "sm_90")))
     else:
         state.device = "cuda"
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        began = time.perf_counter()
+        torch.zeros(1, device="cuda")
         from assay.run import on_device
 
         state.on_device = on_device.install()
+        state.on_device.spent["context"] = round(1e6 * (time.perf_counter() - began))
     state.builds.install()
     view, kept = memoryview(frame.payload), []
     for key, name, size in header.get("builds", []):
@@ -354,8 +358,11 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
         reply["error"] = describe(error, "/".join([phase, *stage[-1:]]))
         if state.device != "cpu":
             reply["error"]["sticky"] = _device_lost()
-    reply["facts"] = {**_facts(state), **tools.facts(), "modes": state.modes[:20], "module": is_module,
+    lost = bool(reply.get("error", {}).get("sticky"))
+    reply["facts"] = {**_facts(state), **tools.facts(lost), "modes": state.modes[:20], "module": is_module,
                       "inputs": ranges, "parameters": shared}
+    if state.on_device is not None:
+        reply["facts"]["spent"] = state.on_device.took()
     reply["seconds"] = time.perf_counter() - began
     gc.collect(0)
     return reply, chunks

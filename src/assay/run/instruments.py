@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from assay.run.kernel_times import KernelTimes
+from assay.run.kernel_times import EventTimes, KernelTimes
 from assay.run.poison import FreshMemory
 from assay.run.scratch import Scratch
 from assay.run.work import Corruption, KernelWork, LibraryWork, affine_of, digest, digests_of
@@ -22,7 +22,8 @@ class Instruments:
         conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with), `fence`
             (byte of red zones round each allocation), `work` (count operations), `corrupt` (seed with which
             kernels' stores are replaced), `tune` (every configuration runs at the first call), `profile` (time
-            of each kernel on a GPU), `scratch` (bytes held beyond inputs and outputs).
+            of each kernel on a GPU), `events` (time of launches and operations on a GPU), `scratch` (bytes held
+            beyond inputs and outputs).
         emulation: the emulated device; None on a GPU.
         on_device: what records launches on a GPU; None under emulation.
     """
@@ -31,12 +32,14 @@ class Instruments:
         self._emulation, self._on_device = emulation, on_device
         self._recorder = emulation.recorder if emulation is not None else on_device
         self._times = KernelTimes() if "profile" in conditions and on_device is not None else None
+        self._events = EventTimes() if "events" in conditions and on_device is not None else None
         if on_device is not None:
+            on_device.times = self._events
             on_device.corruption = int(conditions["corrupt"]) if "corrupt" in conditions else None
         fill, fence = (int(conditions[n], 16) if n in conditions else None for n in ("fresh", "fence"))
         self._fresh = FreshMemory(fill, fence) if fill is not None or fence is not None else None
         counts = "work" in conditions or "corrupt" in conditions
-        self._library = LibraryWork() if counts else None
+        self._library = LibraryWork(self._events) if counts else None
         self._kernels = KernelWork() if counts and emulation is not None else None
         self._corruption = Corruption(int(conditions["corrupt"])) if "corrupt" in conditions else None
         self._scratch = Scratch() if "scratch" in conditions else None
@@ -80,6 +83,8 @@ class Instruments:
             seen["launches"] = self._recorder.total - self._launched
         if self._times is not None:
             seen["kernels"] = self._times.kernels
+        if self._events is not None:
+            seen["own_ns"], seen["library_ns"] = self._events.take()
         if self._library is not None:
             seen["library"] = dict(self._library.operations.most_common(20))
             seen["results"] = digests_of(list(self._library.results), outputs)
@@ -97,10 +102,10 @@ class Instruments:
             self._library.results.clear()
         self.calls[-1] |= {"held": held, "descriptors": descriptors}
 
-    def facts(self) -> dict[str, Any]:
-        """What was seen, as JSON data."""
+    def facts(self, device_lost: bool = False) -> dict[str, Any]:
+        """What was seen, as JSON data; without what is read from a device that was lost."""
         facts: dict[str, Any] = {"per_call": self.calls}
-        if self._fresh is not None:
+        if self._fresh is not None and not device_lost:
             facts["fences"] = self._fresh.broken()
             facts["fenced"] = self._fresh.fenced
         return facts

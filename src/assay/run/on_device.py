@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from assay.run.kernel_times import EventTimes
 
 BUSY_CYCLES = 60_000_000
 """Clock cycles of the sleep queued ahead of a call: about 30 ms at 2 GHz."""
@@ -38,12 +42,21 @@ class OnDevice:
         self.forced: int | None = None
         self.corruption: int | None = None
         self.replaced = 0
+        self.times: EventTimes | None = None
+        self.spent = {"context": 0, "compile": 0, "stubs": 0}
+        """Microseconds for the device's context, Triton's compiler, and the host code that it has a C compiler make."""
         self.tuners: dict[str, int] = {}
 
     def reset(self) -> None:
         """Forget the launches."""
         self.launches.clear()
         self.total = self.replaced = 0
+
+    def took(self) -> dict[str, int]:
+        """What was spent since the last question."""
+        found = dict(self.spent)
+        self.spent = dict.fromkeys(found, 0)
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Launches and configurations as JSON data."""
@@ -72,9 +85,11 @@ def install() -> OnDevice:
         seen = DeviceLaunch(getattr(self.fn, "__name__", "kernel"), programs)
         recorder.launches.append(seen)
         recorder.total += 1
+        timed = recorder.times.around("") if recorder.times is not None else nullcontext()
         try:
             if recorder.corruption is None:
-                result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
+                with timed:
+                    result = launch(self, *args, grid=grid, warmup=warmup, **kwargs)
             else:
                 tensors = [*args, *kwargs.values()]
                 with corrupted(recorder.corruption + recorder.total, tensors) as replaced:
@@ -101,10 +116,32 @@ def install() -> OnDevice:
         finally:
             self.configs = every
 
+    _watch_compiler(recorder)
     JITFunction.run = run
     Autotuner.__init__ = created
     Autotuner.run = tuned
     return recorder
+
+
+def _watch_compiler(recorder: OnDevice) -> None:
+    """Add up what compiling takes in this process; a Triton without these hooks leaves it at zero."""
+    from triton import knobs
+    from triton.runtime import build
+
+    def compiled(*, times: Any, cache_hit: bool, **_: Any) -> None:
+        recorder.spent["compile"] += 0 if cache_hit else int(times.total)
+
+    make = build._build
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return make(*args, **kwargs)
+        finally:
+            recorder.spent["stubs"] += round(1e6 * (time.perf_counter() - began))
+
+    knobs.compilation.listener = compiled
+    build._build = made
 
 
 @contextmanager
@@ -119,11 +156,13 @@ def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[list[int]]:
         arguments: of the launch; its tensors, of any shape, stride and dtype, are changed in place.
     """
     tensors = [t for t in arguments if isinstance(t, torch.Tensor) and t.numel()]
-    before = [t.detach().clone() for t in tensors]
+    with _disable_current_modes():
+        before = [t.detach().clone() for t in tensors]
     replaced = [0]
     yield replaced
     source = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
-    with torch.no_grad():
+    # what is computed here is not work of the candidate's, which a mode may be counting
+    with _disable_current_modes(), torch.no_grad():
         for tensor, old in zip(tensors, before, strict=True):
             now = tensor.detach()
             stored = ~((now == old) | ((now != now) & (old != old)))

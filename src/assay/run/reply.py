@@ -18,7 +18,7 @@ _SHAPES: dict[str, Any] = {
     "launches": [{"kernel": str}], "launch_count": int, "access": [dict], "configs": {"*": int},
     "inputs": {"*": [[int]]}, "parameters": [[int]], "fences": [dict], "fenced": int, "per_call": [dict],
     "replaced": int, "module": bool,
-    "compiled": [dict], "environment": [str], "modes": [str],
+    "spent": {"*": int}, "compiled": [dict], "environment": [str], "modes": [str],
 }
 
 
@@ -51,6 +51,10 @@ def facts(value: Any) -> dict[str, Any]:
             if not (isinstance(kernel, list) and len(kernel) == 2 and isinstance(kernel[0], str)
                     and type(kernel[1]) is int and kernel[1] >= 0):
                 raise codec.CodecError("a kernel's time has another type")
+        spent = call.get("library_ns") or {}
+        if not (isinstance(spent, dict) and all(type(n) is int and n >= 0 for n in (call.get("own_ns") or 0,
+                                                                                    *spent.values()))):
+            raise codec.CodecError("a time on the device has another type")
     if any(not 0 <= count <= LARGEST_CONFIGS for count in (value.get("configs") or {}).values()):
         raise codec.CodecError("a number of configurations that cannot be")
     return {printable(key, 80): _cleaned(item) for key, item in value.items()}

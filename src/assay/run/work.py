@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+
+from assay.run.kernel_times import EventTimes
 
 KEPT_RESULTS = 48
 KEPT_ELEMENTS = 1 << 22
@@ -90,13 +92,17 @@ _HIGH = {1: 0x21, 4: 0x200001, 8: 0x20000000200001}
 class LibraryWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations that torch does, by name, and keeps the latest results.
 
+    Args:
+        times: what times the operations that compute, on a GPU.
+
     Attributes:
         operations: elementary operations by the name of the operator.
         results: the latest results of operations that compute, with the operator's name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, times: EventTimes | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._times = times
         self.operations: Counter[str] = Counter()
         self.results: deque[tuple[str, torch.Tensor]] = deque(maxlen=KEPT_RESULTS)
 
@@ -107,10 +113,11 @@ class LibraryWork(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         if name in _HELPERS or _is_view(func):
-            return out
+            return func(*args, **kwargs)
+        with self._times.around(name) if self._times is not None else nullcontext():
+            out = func(*args, **kwargs)
         made = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
         cost = _cost(func, args, kwargs, out, made)
         if cost:
