@@ -1,73 +1,20 @@
 """Matrix products and convolutions: sums of products along the inner dimension.
 
-The partial sums of a product are followed in chunks: within a chunk of length L the running value is taken
-at its ends, and the walk inside as that of independent terms, L/2 · Σ a²b². That costs about two more
-products, once, whatever the number of perturbed runs.
+Their errors depend on partial sums, see `product_scale`. Those cost about three more products, once, whatever the
+number of perturbed runs.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from assay.oracle.arithmetic import UNIT
+from assay.oracle.product_scale import convolution_scale, product_scale, square
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
-from assay.oracle.summation import CORRELATED, GRAIN, grid_step, repetition
-
-CHUNKS = 16
-"""Pieces of the inner dimension whose partial sums are followed."""
-LANES = 4
-"""Interleaved accumulators whose order is considered."""
-
-
-def _scale(
-    inner: int,
-    product: Callable[[int, int], torch.Tensor],
-    squares: Callable[[], torch.Tensor],
-    total: torch.Tensor,
-    per_index: int = 1,
-    repeated: bool = False,
-    lanes: Sequence[torch.Tensor] = (),
-) -> torch.Tensor:
-    """sqrt(Σ s_j²) over the partial sums of a product; shape of `total`.
-
-    `product(lo, hi)` is the part over inner indices lo to hi, each of which stands for `per_index` terms;
-    `squares()` is Σ a²b² over all. `lanes` are the parts over interleaved inner indices, where known: an
-    order that sums each of them first may meet larger partial sums than any contiguous one.
-    """
-    length = max(1, math.ceil(inner / CHUNKS))
-    if length * per_index < CHUNKS:
-        length = min(inner, math.ceil(CHUNKS / per_index))
-    terms = length * per_index
-    peak = total.abs()
-    walk = squares() * (0.5 * terms)
-    if length >= inner:
-        scale = (walk + terms * peak.square()).sqrt()
-        return torch.maximum(scale, CORRELATED * terms * peak) if repeated else scale
-    running = torch.zeros_like(total)
-    forward = torch.zeros_like(peak)
-    backward = torch.zeros_like(peak)
-    size = torch.zeros_like(peak)
-    for lo in range(0, inner, length):
-        hi = min(inner, lo + length)
-        following = running + product(lo, hi)
-        forward += torch.maximum(running.abs(), following.abs()).square_()
-        if repeated:
-            size += torch.maximum(running.abs(), following.abs())
-        backward += torch.maximum((total - running).abs(), (total - following).abs()).square_()
-        running = following
-    worst = terms * torch.maximum(forward, backward)
-    if lanes:
-        # Partial sums of one sign grow linearly: Σ s_j² is a third of n times the square of the last.
-        share = 0.5 * inner * per_index / len(lanes)
-        worst = torch.maximum(
-            worst, share * sum((part.abs().square() for part in lanes), torch.zeros_like(peak))
-        )
-    scale = (walk + worst).sqrt_()
-    return torch.maximum(scale, (CORRELATED * terms) * size) if repeated else scale
+from assay.oracle.summation import GRAIN, grid_step, repetition
 
 
 def _repeated(replay: Replay, a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -80,13 +27,7 @@ def _repeated(replay: Replay, a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool((repetition(terms, GRAIN * unit * terms.sum(-1)) > 4.0).any())
 
 
-def _square(x: torch.Tensor) -> torch.Tensor:
-    return (x.abs() if x.is_complex() else x).square()
-
-
-def _exact_product(
-    replay: Replay, a: torch.Tensor, b: torch.Tensor, bound: Callable[[], torch.Tensor]
-) -> bool:
+def _exact_product(replay: Replay, a: torch.Tensor, b: torch.Tensor, bound: Callable[[], torch.Tensor]) -> bool:
     """Whether a product is exact in any order because its terms are multiples of one power of two."""
     step = grid_step(a) * grid_step(b)
     if step == 0.0:
@@ -110,18 +51,8 @@ def _matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         left = a.conj()
     if replay.grid and _exact_product(replay, a, b, lambda: torch.matmul(left.abs(), right.abs())):
         return out
-    axis = -2 if right.dim() > 1 else -1
-    scale = _scale(
-        left.shape[-1],
-        lambda lo, hi: torch.matmul(left[..., lo:hi], right.narrow(axis, lo, hi - lo)),
-        lambda: torch.matmul(_square(left), _square(right)),
-        out,
-        lanes=[torch.matmul(left[..., i::LANES], right[..., i::LANES, :]) for i in range(LANES)]
-        if axis == -2 and left.shape[-1] > CHUNKS
-        else (),
-        repeated=_repeated(replay, left, right.select(axis + 1, 0) if axis == -2 else right),
-    )
-    return replay.absolute(out, scale)
+    column = right.select(-1, 0) if right.dim() > 1 else right
+    return replay.absolute(out, product_scale(left, right, _repeated(replay, left, column)))
 
 
 def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,9 +70,7 @@ def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
         elif name == "addmv":
             value = torch.mv(a, b)
         else:
-            value = (
-                torch.mm(a, b) if name.startswith("addmm") or name == "_addmm_activation" else torch.bmm(a, b)
-            )
+            value = torch.mm(a, b) if name.startswith("addmm") or name == "_addmm_activation" else torch.bmm(a, b)
         if alpha != 1:
             value = value * alpha
         if beta != 0:
@@ -152,9 +81,7 @@ def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
         return value
 
 
-def _batched_matmul(
-    replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> Any:
+def _batched_matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     a, b = args[0], args[1]
     left, right = replay.stack(a), replay.stack(b)
     name = str(func._schema.name).split("::")[1]
@@ -181,39 +108,23 @@ def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
     default = torch.ops.aten.convolution.default
     out = replay.run(default, (x, weight, None, *rest), {})
     if (replay.runs or replay.serial) and out.numel() and x.numel():
-        kernel = product_of(weight.shape[2:])
-        channels = x.shape[1] // groups
 
-        def conv(u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            value: torch.Tensor = default(u, w, None, *rest)
+        def conv(u: torch.Tensor, w: torch.Tensor, parts: int = groups) -> torch.Tensor:
+            value: torch.Tensor = default(u, w, None, *rest[:-1], parts)
             return value
 
         if not (replay.grid and _exact_product(replay, x, weight, lambda: conv(x.abs(), weight.abs()))):
-
-            def part(lo: int, hi: int) -> torch.Tensor:
-                grouped = x.reshape(x.shape[0], groups, channels, *x.shape[2:])[:, :, lo:hi]
-                u = grouped.reshape(x.shape[0], groups * (hi - lo), *x.shape[2:])
-                if transposed:
-                    w = weight.reshape(groups, channels, *weight.shape[1:])[:, lo:hi]
-                    w = w.reshape(groups * (hi - lo), *weight.shape[1:])
-                else:
-                    w = weight[:, lo:hi]
-                return conv(u, w)
-
             flat = x.reshape(1, -1), weight.reshape(-1)
             few = min(flat[0].shape[1], flat[1].shape[0])
             repeated = _repeated(replay, flat[0][:, :few], flat[1][:few])
-            scale = _scale(channels, part, lambda: conv(_square(x), _square(weight)), out, kernel, repeated)
-            replay.absolute(out, scale)
+            replay.absolute(out, convolution_scale(x, weight, groups, transposed, repeated, conv))
     if bias is not None:
         with replay.inside():
             out = out + bias.view(1, -1, *(1,) * (out.dim() - 2))
     return out
 
 
-def _batched_convolution(
-    replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-) -> Any:
+def _batched_convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     """With exact weights the runs are so many more images of the batch."""
     x, weight = args[0], args[1]
     stack = replay.stack(x)
@@ -238,12 +149,12 @@ def _convolution_backward(
     if (replay.runs or replay.serial) and grad.numel() and x.numel():
         kernel = product_of(weight.shape[2:])
         terms = (grad.shape[1] // groups * kernel, grad.shape[0] * product_of(grad.shape[2:]))
-        square = _square(grad)
-        for i, (u, w) in enumerate(((x, _square(weight)), (_square(x), weight))):
+        energy = square(grad)
+        for i, (u, w) in enumerate(((x, square(weight)), (square(x), weight))):
             if not mask[i]:
                 continue
             one = [i == 0, i == 1, False]
-            squares = func(square, u, w, *rest, one)[i].clamp(min=0.0)
+            squares = func(energy, u, w, *rest, one)[i].clamp(min=0.0)
             replay.absolute(out[i], (terms[i] / 3.0 * out[i].square() + terms[i] / 2.0 * squares).sqrt())
     if mask[2]:
         with replay.inside():
