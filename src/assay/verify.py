@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay import seeds
+from assay import pilot, seeds
 from assay.contract import Contract, merge
 from assay.contract.domain import declared
 from assay.environment import describe as describe_environment
@@ -20,7 +20,6 @@ from assay.evidence.keep import keep
 from assay.evidence.model import Bundle
 from assay.explaining import names_intrinsics, with_modes
 from assay.gates import BATTERY, GATES, Context
-from assay.gates.base import single
 from assay.illustration import entry_line
 from assay.judging import is_blocking, make_report, rejects, visible
 from assay.oracle.cache import TruthCache, default_directory
@@ -30,13 +29,11 @@ from assay.planning import (
     chosen_gates,
     make_plan,
     restricted,
-    small_sizes,
 )
 from assay.probe import memory as memory_planning
 from assay.probe import sizes as size_planning
-from assay.probe.blocks import launched_blocks
-from assay.probe.model import Call, Draw, Probe
-from assay.probe.record import FAULTS, Observation, Record
+from assay.probe.model import Probe
+from assay.probe.record import Observation, Record
 from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
 from assay.run.build_cache import BuildCache
 from assay.run.candidate import CandidateSession
@@ -50,7 +47,6 @@ from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
 
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
-SLOW_CALL_SECONDS = 0.4
 LIBRARY_BYTES = 4 << 30
 COMPILING = 3.0
 """Factor on the patience with a call on a GPU, which may compile kernels for sizes that it has not seen."""
@@ -261,7 +257,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     memory = options.memory if options.memory is not None else free_bytes() // 4
     run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
-    ctx, pilots = _pilot(ctx, run, sessions[0], options.patience)
+    ctx, pilots = pilot.learn(ctx, run, sessions[0], options.patience)
     gates = chosen_gates(BATTERY, contract, options.only)
     began = time.monotonic()
     plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]
@@ -311,66 +307,6 @@ def _in_order(plan: Sequence[Probe], run: Run, failed: Sequence[Bundle]) -> list
     order = first.foremost(seeds.shuffled(plan, run.seed), failed)
     by_id = {record.probe.id: record for record in run.all(order)}
     return [by_id[probe.id] for probe in plan if probe.id in by_id]
-
-
-def _pilot(ctx: Context, run: Run, session: CandidateSession, patience: float) -> tuple[Context, list[Record]]:
-    """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
-    values = GATES["values"]
-
-    def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
-        probe = single(values, name, Draw(seed=ctx.draw_seed("values", 0)), sizes)
-        # the first call pays for compiling and importing: only a second one tells what a call costs
-        return run.one(probe.model_copy(update={"calls": (Call(), Call(storage="same"))}), session, timeout)
-
-    def cost(record: Record) -> float:
-        calls = record.observation.calls
-        return calls[-1].seconds if calls else record.observation.seconds
-
-    cheaper = ctx.study.small if ctx.study.small and ctx.study.small != ctx.sizes else {}
-    records: list[Record] = []
-    cut = small_sizes(ctx.study, ctx.sizes)
-    reduced = cheaper or (cut if cut != ctx.sizes else {})
-    native = trial("draw-0", ctx.sizes, 2 * patience if reduced else 6 * patience)
-    slow = native.observation.status == "timed_out" and bool(reduced)
-    if not slow:
-        records.append(_first_call(native))
-        seconds = cost(native)
-        run.budget.call_seconds = seconds
-        if native.observation.ran and seconds > SLOW_CALL_SECONDS and reduced:
-            smaller = trial("reduced-0", reduced, 6 * patience)
-            records.append(_first_call(smaller))
-            if smaller.observation.ran:
-                ctx = replace(ctx, sizes=dict(reduced))
-                seconds = cost(smaller)
-        run.budget.call_seconds = max(0.02, seconds)
-        small = small_sizes(ctx.study, ctx.sizes)
-        if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
-            check = trial("small-0", small, max(patience, 4 * seconds))
-            if not check.observation.ran or check.observation.status in FAULTS:
-                small = ctx.sizes
-        ctx = replace(ctx, small=dict(small), call_seconds=seconds)
-        facts = native.observation.facts
-    else:
-        # the native size is too slow here, which is no fault of the candidate: learn the cost at smaller ones
-        run.hangs.clear()
-        smaller = trial("draw-0", reduced, 6 * patience)
-        records.append(_first_call(smaller))
-        seconds = max(0.02, cost(smaller))
-        run.budget.call_seconds = seconds
-        ctx = replace(ctx, sizes=dict(reduced), small=dict(reduced), call_seconds=seconds)
-        facts = smaller.observation.facts
-    configs = facts.get("configs") if isinstance(facts.get("configs"), dict) else {}
-    assert configs is not None
-    blocks = tuple(sorted({*ctx.blocks, *launched_blocks(facts)}))
-    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records
-
-
-def _first_call(record: Record) -> Record:
-    """A trial's record as one of a single call: the second was made for its time and may see changed inputs."""
-    if not record.observation.ran:
-        return record
-    return Record(record.probe.model_copy(update={"calls": record.probe.calls[:1]}), record.truths,
-                  record.observation.model_copy(update={"calls": record.observation.calls[:1], "late": None}))
 
 
 def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any], records: list[Record],

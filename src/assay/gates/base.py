@@ -38,6 +38,7 @@ class Context:
         configs: autotune configurations of each kernel seen.
         element_limit: elements, inputs and outputs together, that a probe should stay under.
         memory: bytes that a candidate may use; 0 where there is no limit to compare with.
+        refused: by integer of the task, a length for which the device lacked the resources.
     """
 
     study: Study
@@ -57,6 +58,7 @@ class Context:
     configs: dict[str, int] = field(default_factory=dict)
     element_limit: int = 1 << 20
     memory: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
 
     def draw_seed(self, *names: object) -> int:
         """A seed for one draw, 31 bits, derived from the plan's seed and the names."""

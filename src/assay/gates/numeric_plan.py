@@ -127,17 +127,21 @@ def lengths(ctx: Context) -> tuple[Length, Length]:
     The integer that is lengthened moves an input but no output, so that it is summed over; where there is
     none, one that moves an inner dimension of both, as in a softmax. Values are powers of two wherever
     the task allows, so that missing tail masks, which are another gate's matter, do not show. The other
-    sizes are halved until the probe is within budget.
+    sizes are halved until the probe is within budget. An integer at whose length the device lacked the
+    resources is lengthened last, and less: a kernel that holds whole rows in shared memory is no wrong kernel.
     """
     native = Length("native", dict(ctx.sizes))
     wanted = LONG
     if ctx.blocks and ctx.blocks[-1] * 2 > LONG:
         wanted = 4 * ctx.blocks[-1]
     between = max([MODERATE, *(4 * block for block in ctx.blocks if block <= MODERATE)])
-    for group, ceiling in _candidates(ctx.study):
+    for group, ceiling in sorted(_candidates(ctx.study), key=lambda item: item[0][0] in ctx.refused):
+        most = min(wanted, ceiling)
+        if group[0] in ctx.refused:
+            most = min(most, ctx.refused[group[0]] // 4)
         found = [
             length
-            for goal in _halves(min(wanted, ceiling), 256)
+            for goal in _halves(most, 256)
             if (length := _at(ctx, group, goal)) is not None
         ]
         if found:
