@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from assay.gates import Context, Gate, Verdict
+from assay.gates import Context, Gate, Verdict, sanitized
 from assay.gates.base import NEED_ONE_RESULT, SILENT
 from assay.gates.numbers import closest
 from assay.illustration import fingerprints, illustrated
@@ -22,10 +22,13 @@ from assay.report.model import (
 )
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
+APART = frozenset({"compile", sanitized.KIND})
+"""Kinds of probes that bring no outputs: only the gate that planned them can make something of them."""
+
 
 def visible(gate: Gate, records: Sequence[Record]) -> list[Record]:
-    """What a gate may judge: every record but those of compilations, in which nothing ran, that others planned."""
-    return [r for r in records if r.probe.kind != "compile" or r.probe.gate == gate.slug]
+    """What a gate may judge: every record but those of compilations and of instrumented runs that others planned."""
+    return [r for r in records if r.probe.kind not in APART or r.probe.gate == gate.slug]
 
 
 def gate_result(gate: Gate, ctx: Context, records: Sequence[Record], blocking: bool,
@@ -81,7 +84,7 @@ CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights
 
 def _claim(gate: Gate, records: Sequence[Record]) -> Reason | None:
     """Why the candidate would not run a probe that this gate planned; None when it ran all of them."""
-    said = (r.observation.status for r in records if r.probe.gate == gate.slug and r.probe.kind != "compile")
+    said = (r.observation.status for r in records if r.probe.gate == gate.slug and r.probe.kind not in APART)
     return next((CLAIMS[status] for status in said if status in CLAIMS), None)
 
 

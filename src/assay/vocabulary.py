@@ -87,6 +87,8 @@ class Reason(StrEnum):
     STALE_RESULT = "stale_result"
     DEPENDS_ON_ADDRESS = "depends_on_address"
     STREAM_RACE = "stream_race"
+    DATA_RACE = "data_race"
+    BARRIER = "barrier"
     # memory
     ALIASES_INPUT = "aliases_input"
     ALIASES_EARLIER_OUTPUT = "aliases_earlier_output"

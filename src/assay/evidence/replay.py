@@ -28,7 +28,7 @@ _CANNOT = frozenset({Reason.NEEDS_GPU, Reason.OUT_OF_MEMORY, Reason.TOOLCHAIN, R
 
 
 _UNSTEADY = frozenset({Reason.UNINITIALISED, Reason.NOT_REPEATABLE, Reason.OUT_OF_BOUNDS_READ, Reason.STREAM_RACE,
-                       Reason.DEPENDS_ON_ADDRESS, Reason.DEPENDS_ON_HISTORY})
+                       Reason.DATA_RACE, Reason.DEPENDS_ON_ADDRESS, Reason.DEPENDS_ON_HISTORY})
 """Faults of a candidate whose other faults depend on what lay in memory, or on what ran before."""
 
 

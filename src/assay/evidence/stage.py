@@ -92,10 +92,18 @@ def restaged(record: VerdictRecord, zygote: Zygote, *, device: str | None = None
             compilers[target] = session({"device": "cpu", "mode": "compile", "target": target})
         return compilers[target]
 
+    sanitizers: list[CandidateSession] = []
+
+    def sanitizer() -> CandidateSession:
+        if not sanitizers:
+            sanitizers.append(session({"device": where, "mode": "sanitize"}))
+        return sanitizers[0]
+
     budget = Budget(math.inf, call_seconds=ctx.call_seconds)
     try:
         reference.declare(ctx.study, declared)
         run = Run(reference, [candidate], budget, ctx.seed, random=ctx.study.random, compilers=compiler,
+                  sanitizer=sanitizer if where == "cuda" else None,
                   approximate=names_intrinsics(record.candidate.source))
         yield Stage(ctx, run, candidate)
     except ReferenceFailed as error:
@@ -103,7 +111,7 @@ def restaged(record: VerdictRecord, zygote: Zygote, *, device: str | None = None
                          "see `assay doctor`") from None
     finally:
         reference.close()
-        for each in (candidate, *compilers.values()):
+        for each in (candidate, *compilers.values(), *sanitizers):
             each.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.gates import sanitized
 from assay.gates.base import Context, Verdict, distinct, own
 from assay.gates.numbers import first_difference, same_bits, shown
 from assay.gates.steadiness import explained_by_rounding, repeats
@@ -16,6 +17,8 @@ from assay.vocabulary import EffortTier, Reason, Tier
 
 PADDINGS = ((255, "nan", "a5"), (0, "zero", "5a"))
 """Byte of red zones round inputs, answer of a load outside, byte of fences round allocations."""
+MEMCHECKED = 3
+"""Sizes that are run under memcheck in the deep tier, the small ones first."""
 TAILS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 16}
 
 
@@ -36,7 +39,8 @@ class Bounds:
         """
         tails = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value)
         places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[: TAILS[ctx.tier]])]
-        return [
+        checked = sanitized.probes(self, ctx, "memcheck", places[:MEMCHECKED])
+        return checked + [
             Probe(
                 id=f"{self.slug}/{name + '/' if name else ''}pad-{pad}",
                 gate=self.slug,
@@ -53,6 +57,7 @@ class Bounds:
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Any changed red zone, any access outside a buffer, any result that depends on the padding."""
         verdict = Verdict()
+        records, checked = sanitized.apart(records)
         for record in records:
             seen = record.observation
             if seen.status == "not_run" or not (seen.calls or seen.facts.get("access")):
@@ -77,8 +82,17 @@ class Bounds:
             pair = [r for r in mine if r.probe.kind == kind]
             if steady and not explained_by_rounding(ctx, pair):
                 verdict.findings += self._paddings(pair)
-        verdict.findings = distinct(verdict.findings)
+        verdict.findings = distinct(sanitized.joined(verdict.findings, self._accesses(checked, verdict)))
         return verdict
+
+    def _accesses(self, records: Sequence[Record], verdict: Verdict) -> list[Finding]:
+        """Accesses of the candidate's kernels that memcheck found outside every allocation."""
+        reasons = {"read": Reason.OUT_OF_BOUNDS_READ, "write": Reason.OUT_OF_BOUNDS_WRITE}
+        return [
+            sanitized.finding(self, record, report, reasons[kind], "every access inside a buffer")
+            for record, report in sanitized.reports(records, verdict)
+            if (kind := str(report.get("kind"))) in reasons
+        ]
 
     def _attested(self, record: Record) -> list[Finding]:
         """What only the worker can see: accesses of interpreted kernels, and fences round allocations."""

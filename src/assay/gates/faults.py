@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from assay.gates import sanitized
 from assay.gates.base import Context, Verdict, distinct, fault_finding, undecided_reason
+from assay.probe import sizes
 from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Record
 from assay.report.model import Finding
@@ -30,12 +32,15 @@ class Faults:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Nothing of its own: every probe can fault."""
-        return []
+        """Nothing of its own, since every probe can fault; in the deep tier barriers at two sizes."""
+        tails = sizes.plan_sizes(ctx.study, ctx.blocks, ctx.element_limit // 4, ctx.tier.value) if ctx.deep else []
+        places = [("", dict(ctx.small)), *((v.name, dict(v.sizes)) for v in tails[:1])]
+        return sanitized.probes(self, ctx, "synccheck", places)
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """A worker that ended, hung or broke the protocol; processes and threads left behind."""
         verdict = Verdict()
+        records, checked = sanitized.apart(records)
         for record in records:
             if self._ran_out(ctx, record):
                 verdict.decided += 1
@@ -63,6 +68,9 @@ class Faults:
             if seen.files:
                 verdict.findings.append(self._left(record, Reason.LEFTOVER_FILE, ", ".join(seen.files)))
             verdict.findings += self._grows(record)
+        verdict.findings += [
+            sanitized.finding(self, record, report, Reason.BARRIER, "a barrier that all threads of the block reach")
+            for record, report in sanitized.reports(checked, verdict) if report.get("kind") == "barrier"]
         verdict.findings = distinct(verdict.findings)
         return verdict
 

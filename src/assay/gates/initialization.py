@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay.gates import sanitized
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import first_difference, same_bits, shown
 from assay.gates.steadiness import explained_by_rounding, repeats
@@ -60,7 +61,7 @@ class Initialization:
             ]
         for name, group_draw, at in groups[: DRAWS[ctx.tier] + 1]:
             probes += [self._probe(f"{name}@{fill}", name, group_draw, at, fill) for fill in FILLS]
-        return probes
+        return probes + sanitized.probes(self, ctx, "initcheck", [("", ctx.small)])
 
     def _probe(self, name: str, kind: str, draw: Draw, at: dict[str, int], fill: str) -> Probe:
         return Probe(
@@ -84,6 +85,7 @@ class Initialization:
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Compare the two probes of each pair; a candidate that does not repeat itself decides nothing."""
         verdict = Verdict()
+        records, checked = sanitized.apart(records)
         pairs: dict[str, list[Record]] = {}
         for record in own(self, records):
             pairs.setdefault(record.probe.kind, []).append(record)
@@ -99,7 +101,20 @@ class Initialization:
         for pair in pairs.values():
             self._pair(ctx, pair, verdict)
         verdict.findings = distinct(verdict.findings)
+        self._reads(checked, verdict)
         return verdict
+
+    def _reads(self, records: Sequence[Record], verdict: Verdict) -> None:
+        """Reads of memory that nobody wrote: where a result depends on them, they say which kernel and line.
+
+        Alone they are a note. A kernel may load what it then masks away, and whether it does is what pairs show.
+        """
+        seen = [r for _, r in sanitized.reports(records, verdict) if r.get("kind") == "unwritten"]
+        if seen:
+            sanitized.note(verdict, [f"reads memory that nobody wrote: {sanitized.place(r)}" for r in seen[:2]])
+            verdict.findings = [
+                f.model_copy(update={"detail": {**f.detail, **sanitized.detail(seen[0])}}) for f in verdict.findings
+            ]
 
     def _pair(self, ctx: Context, pair: list[Record], verdict: Verdict) -> None:
         reasons = [r for r in map(undecided_reason, pair) if r is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay.gates import sanitized
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import compare_call, finding, first_difference, same_bits, same_form, shown
 from assay.probe.model import Call, Draw, Probe
@@ -35,7 +36,7 @@ class Repeatability:
             Probe(id=f"{self.slug}/{name}", gate=self.slug, kind="repeat", sizes=sizes, calls=calls,
                   draws=(Draw(seed=ctx.draw_seed(self.slug, name)),))
             for name, sizes in places.items()
-        ]
+        ] + sanitized.probes(self, ctx, "racecheck", [("", ctx.small)])
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Bit for bit against the first call; within the oracle's bound when that is what was declared."""
@@ -47,6 +48,7 @@ class Repeatability:
             return Verdict(inapplicable=Reason.NOTHING_TO_VARY,
                            note="the reference's own result changes from call to call")
         verdict = Verdict()
+        records, checked = sanitized.apart(records)
         for record in own(self, records):
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
@@ -56,6 +58,9 @@ class Repeatability:
                 verdict.decided += 1
                 bounded = ctx.contract.determinism == "bounded"
                 verdict.findings += self._bounded(record) if bounded else self._bitwise(record)
+        verdict.findings += [
+            sanitized.finding(self, record, report, Reason.DATA_RACE, "a barrier between the two accesses")
+            for record, report in sanitized.reports(checked, verdict) if report.get("kind") == "race"]
         verdict.findings = distinct(verdict.findings)
         return verdict
 

@@ -34,7 +34,7 @@ _TOOLS = ("Ninja is required", "CUDA_HOME environment variable is not set", "nvc
           "CUDA version of the current", "mismatches the version that was used to compile", "Unknown CUDA arch")
 _DRIFT = re.compile(r"(?:has no member|no member named|is not a member of)[^\n]*\b(?:at|c10|torch|caffe2|THC\w*)\b"
                     r"|\b(?:at|c10|torch|caffe2)::[\w:]*\"? (?:has no member|is undefined)"
-                    r"|fatal error: (?:THC|TH|torch|ATen|c10|cub|cutlass|cute|cuda)[\w./]*: No such file")
+                    r"|fatal error: (?:THC|TH|torch|ATen|c10|cutlass|cute|cu|nv|pybind11|Python)[\w./]*: No such file")
 
 
 class ToolchainError(RuntimeError):
@@ -78,7 +78,9 @@ class Builds:
         return found
 
     def install(self) -> None:
-        """Watch the extensions that are built in this process from now on."""
+        """Watch the extensions that are built in this process from now on; their kernels tell lines of their source."""
+        # changes tables for debuggers alone, no instruction
+        os.environ.setdefault("NVCC_APPEND_FLAGS", "-lineinfo")
         after_import(EXTENSION, self._watch)
 
     def _watch(self, module: ModuleType) -> None:
@@ -90,16 +92,18 @@ class Builds:
         def built(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs).arguments
             name = str(given["name"])
-            plain = bool(NAME.fullmatch(name)) and given.get("is_python_module", True)
+            module_of_python = bool(given.get("is_python_module", True))
+            plain = bool(NAME.fullmatch(name)) and not given.get("is_standalone", False)
             key = _key(given) if plain else ""
             if key and os.path.exists(os.path.join(self._directory, key, f"{name}.so")):
-                return load(name, os.path.join(self._directory, key), True)
+                return load(name, os.path.join(self._directory, key), module_of_python)
             try:
                 result = build(*args, **kwargs)
             except Exception as error:
                 raise explained(error) from None
             if key:
-                path = str(getattr(result, "__file__", ""))
+                # a library of operators is known by its path alone
+                path = str(getattr(result, "__file__", result))
                 self._fresh.append((key, name, path))
             return result
 

@@ -22,6 +22,7 @@ HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
 DEATHS_PER_GATE = 6
 COMPILE_SECONDS = 180.0
+SANITIZE_SECONDS = 300.0
 
 
 @dataclass
@@ -70,6 +71,8 @@ class Run:
     approximate: bool = False
     """Whether approximate intrinsics count as a coarser arithmetic: the candidate's source names some."""
     compilers: Callable[[str], CandidateSession] | None = None
+    sanitizer: Callable[[], CandidateSession] | None = None
+    """Gives the session whose probes run under compute-sanitizer."""
     fits: Callable[[Probe], bool] | None = None
     stop: Callable[[Record], bool] | None = None
     on_record: Callable[[Record], None] | None = None
@@ -152,6 +155,8 @@ class Run:
         target = next((c.removeprefix("compile:") for c in probe.conditions if c.startswith("compile:")), None)
         if target is not None:
             return self._compile(probe, truths, weights, target)
+        if any(c.startswith("sanitize:") for c in probe.conditions):
+            return self._sanitize(probe, truths, weights)
         began = time.monotonic()
         observation = session.run(probe, truths, weights, self.call_seeds(probe),
                                   timeout or self.budget.timeout(probe), self.budget.left())
@@ -166,6 +171,17 @@ class Run:
             session = self.compilers(target)
             observation = session.run(probe, truths, weights, self.call_seeds(probe), COMPILE_SECONDS)
         return Record(probe, truths, observation)
+
+    def _sanitize(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights) -> Record:
+        """Run a probe under compute-sanitizer; an end of that process says nothing of the candidate."""
+        if self.sanitizer is None:
+            return Record(probe, truths, Observation(probe=probe.id, status="toolchain", text="no GPU here"))
+        with self.compile_lock:
+            seen = self.sanitizer().run(probe, truths, weights, self.call_seeds(probe), SANITIZE_SECONDS,
+                                        self.budget.left())
+        if seen.status not in ("ok", "not_run"):
+            seen = Observation(probe=probe.id, status="toolchain", text=f"{seen.status} {seen.text}"[:300])
+        return Record(probe, truths, seen)
 
     def all(self, plan: Sequence[Probe]) -> list[Record]:
         """Run every probe of a plan; one record each, in the plan's order."""

@@ -192,7 +192,9 @@ def _become_worker(spec: dict[str, Any], fds: list[int]) -> None:
     if spec["role"] == "candidate":
         sandbox.confine(sandbox.Box.from_json(spec["box"]))
     gc.enable()
-    if spec["role"] == "candidate":
+    if spec["role"] == "candidate" and spec["options"].get("mode") == "sanitize":
+        from assay.run.sanitizer import main
+    elif spec["role"] == "candidate":
         from assay.run.candidate_worker import main
     else:
         from assay.run.reference_worker import main
