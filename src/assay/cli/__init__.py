@@ -13,6 +13,7 @@ from assay import __version__
 from assay.cli import (
     about,
     audit,
+    bench,
     certify,
     demonstrate,
     evidence,
@@ -59,6 +60,7 @@ app.command("keygen")(certify.keygen)
 app.command("certify")(certify.certify)
 app.command("verify-certificate")(certify.verify_certificate)
 app.command("evidence")(certify.evidence)
+app.command("bench")(bench.bench)
 app.command("reward")(reward.reward)
 app.command("serve")(serve.serve)
 app.command("mcp")(mcp.mcp)

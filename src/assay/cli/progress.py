@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 PHASES = {"start": "starting workers", "study": "studying the task", "pilot": "first call",
           "probes": "probing", "screen": "screening", "replay": "replaying", "shrink": "shrinking",
-          "verify": "verifying"}
+          "verify": "verifying", "truths": "evaluating the reference", "load": "loading contenders",
+          "rounds": "timing"}
 LOG_SECONDS = 10.0
 
 

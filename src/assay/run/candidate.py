@@ -165,6 +165,27 @@ class CandidateSession:
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
+    def opened(self, weights: Weights, name: str, left: float = math.inf) -> Worker | Observation:
+        """A worker with the candidate loaded and some weights sent, for exchanges that are no probes.
+
+        Args:
+            weights: constructor arguments and weights.
+            name: what an observation of a failure is called.
+            left: seconds that there are.
+        """
+        failed = self._ensure_loaded(name, left)
+        if failed is None and weights.key not in self._keys:
+            assert self._worker is not None
+            failed = self._send_instance(self._worker, weights, left, name)
+        if failed is not None:
+            return failed
+        assert self._worker is not None
+        return self._worker
+
+    def lost(self, death: Death, name: str) -> Observation:
+        """What the end of a worker that was `opened` is; the next one starts anew."""
+        return self._lost(name, death, True)
+
     def _ensure_loaded(self, probe_id: str, left: float) -> Observation | None:
         if self._worker is not None:
             return None

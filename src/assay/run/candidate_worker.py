@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from assay.probe.backward import parsed
-from assay.run import backward, bait, builds, codec, integrity, mixed, tiled, traces, ways, weights, wire
+from assay.run import backward, bait, builds, codec, integrity, mixed, tiled, timed, traces, ways, weights, wire
 from assay.run.instruments import Instruments
 
 ERROR_TEXT = 2000
@@ -53,6 +53,7 @@ class _State:
         self.modes: list[str] = []
         self.bait, self.expected = bait.plant(), torch.zeros(1)
         self.builds = builds.Builds(os.path.join(os.getcwd(), "builds"))
+        self.benches: dict[str, timed.Bench] = {}
 
 
 def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
@@ -65,7 +66,7 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
         except wire.WireFault:
             return
         operation = frame.header.get("op")
-        handler = {"load": _load, "instance": _instance, "run": _run}[str(operation)]
+        handler = {"load": _load, "instance": _instance, "run": _run, "time": _time}[str(operation)]
         try:
             header, chunks = handler(state, frame)
         except SystemExit as stop:
@@ -165,6 +166,26 @@ def _instance(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[me
     weights_by_name = dict(zip(header["names"], tensors, strict=True))
     state.instances[header["key"]] = (tuple(args), dict(kwargs), weights_by_name, header)
     return {"ok": True}, []
+
+
+def _time(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
+    """One step of a benchmark."""
+    header = frame.header
+
+    def build() -> Any:
+        if header.get("tf32") is not None:
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = bool(header["tf32"])
+        model, found = _build(state, header["key"], None)
+        if found.how == "unmatched":
+            raise RuntimeError(f"its weights do not match: {found.text}")
+        return model
+
+    try:
+        return timed.answer(state.benches, frame, state.device, build, lambda: _facts(state))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return {"error": describe(error, str(header.get("step")))}, []
 
 
 def _build(state: _State, key: str, dtype: str | None) -> tuple[Any, weights.WeightMatch]:

@@ -18,6 +18,7 @@ from assay.probe.model import Draw
 from assay.probe.record import Truth
 from assay.run import codec
 from assay.run.candidate import Weights
+from assay.run.cost import Cost
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.reply import scalars
 from assay.task import Task
@@ -191,6 +192,13 @@ class ReferenceSession:
         random = None if self._study is None else self._study.random
         return key_of(package_version(), machine(self._device), self._device, self._task.digest, inputs, declared,
                       random, request)
+
+    def cost(self, sizes: dict[str, int], seed: int) -> Cost:
+        """Bytes and operations of one forward at some sizes. Raises InputError or ReferenceFailed."""
+        header, _ = self._request({"op": "cost", "sizes": sizes, "seed": PARAMETER_SEED, "call_seed": seed})
+        if "memory" in header:
+            raise ReferenceFailed(f"out of memory: {header['memory']}")
+        return Cost(**header["cost"])
 
     def screen(self, seed: int, dtype: str | None, *, private: bool) -> ScreenTrialInputs:
         """One trial of the screen, on one model that lives for as long as this session's worker.

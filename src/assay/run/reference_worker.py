@@ -15,6 +15,7 @@ import torch
 from assay.oracle import memory
 from assay.probe.model import Draw
 from assay.run import backward, codec, mixed, training, ways, wire
+from assay.run.cost import cost_of
 from assay.run.reference_gradients import NoGradient, arriving, gradients_of, handed_to, legal, second, tied
 from assay.run.reference_inputs import arranged, cast, draw_inputs, layout_applies, otherwise, own_copy
 from assay.run.work import LibraryWork, affine_of, digest, digests_of
@@ -64,7 +65,7 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
     memory.keep_freed()
     state = _State(spec["options"])
     handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": _truth,
-                "screen": _screen}
+                "screen": _screen, "cost": _cost}
     while True:
         try:
             frame = wire.receive(sock)
@@ -469,6 +470,17 @@ def _widest(tensors: list[torch.Tensor], model: Any) -> torch.dtype:
     if not dtypes:
         return torch.float32
     return max(dtypes, key=lambda d: d.itemsize)
+
+
+def _cost(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
+    """Bytes and operations of one forward."""
+    instance = _seeded(state, header)
+    arguments = instance.inputs(int(header["call_seed"]))
+    device = state.device_for(arguments.tensors())
+    model = _model(instance, 0, None, device)
+    fed = arranged(arguments, (), device)
+    found = cost_of(own_copy(model), fed.args, dict(fed.kwargs), int(header["call_seed"]))
+    return {"cost": dataclasses.asdict(found)}, []
 
 
 def _screen(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[memoryview]]:
