@@ -153,7 +153,7 @@ def guard_cost(zygote: Zygote, repeats: int = 5) -> list[dict[str, Any]]:
         sizes = dict(study.small or study.sizes)
         seconds: dict[str, list[float]] = {"guarded": [], "plain": []}
         for _ in range(repeats):
-            for kind, conditions in (("guarded", ("fresh:ff", "fence:c3")), ("plain", ())):
+            for kind, conditions in (("guarded", ("fresh:ff", "fence:c3")), ("plain", ("fresh:none",))):
                 probe = Probe(id=f"cost/{kind}", gate="initialization", sizes=sizes, draws=(Draw(seed=3),),
                               calls=(Call(),) * 3, conditions=conditions)
                 seen = run.one(probe, session).observation

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from assay.run.instruments import SETTLED, fill_of
+
 REFERENCE = """
 class Model(nn.Module):
     def forward(self, x):
@@ -127,3 +129,18 @@ def test_a_candidate_that_does_not_repeat_itself_is_undecided(judge):
     seen = judge("initialization", REFERENCE, source)
     assert (seen.outcome, seen.findings) == ("inconclusive", [])
     assert "not_repeatable" in seen.gate.undecided
+
+
+def test_what_is_read_from_fresh_memory_is_the_same_every_time(judge):
+    skips = candidate("tl.store(y_ptr + row, total, mask=row % 2 == 0)")
+    seen = [judge("values", REFERENCE, skips).findings[0] for _ in range(2)]
+    assert seen[0].actual == seen[1].actual == "0.7470588088035583"
+
+
+def test_fresh_memory_is_left_alone_where_work_or_memory_is_counted_and_on_a_gpu():
+    assert fill_of({}, emulated=True) == SETTLED
+    assert fill_of({"fresh": "ff"}, emulated=False) == 0xFF
+    left_alone = [fill_of({name: "1"}, emulated=True) for name in ("work", "corrupt", "scratch", "hold")]
+    assert left_alone == [None] * 4
+    assert fill_of({"fresh": "none"}, emulated=True) is None
+    assert fill_of({}, emulated=False) is None

@@ -39,6 +39,7 @@ from assay.report.model import Finding
 from assay.report.words import REASONS, describe_probe
 from assay.run import codec, weights
 from assay.run.candidate import Weights
+from assay.run.instruments import fill_of
 from assay.run.process import Zygote
 from assay.task import integers
 from assay.vocabulary import Reason, Tier
@@ -140,7 +141,8 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
     emulated = device == "cpu" and ("triton" in source or "cuda" in source or check == "bounds"
                                     or finding.reason is Reason.DEVICE)
     fences = "fence" in conditions
-    support = emulated or fences or check == "fresh"
+    fill = fill_of(conditions, emulated=device == "cpu")
+    support = emulated or fences or check == "fresh" or (fill is not None and "empty" in source)
     inputs_whole = sum(_size(t) for truth in truths for t in truth.inputs) + sum(
         _size(t) for state in states.values() for t in state.values()) <= WRITTEN_BYTES
     if not inputs_whole and any(_size(t) for state in states.values() for t in state.values()) and (
@@ -154,7 +156,7 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
         "check": check, "reason": finding.reason.value, "output": shown.output,
         "index": None if shown.index is None else list(shown.index),
         "device": device, "target": str(verdict.context.get("target", "sm_90")), "emulated": emulated,
-        "support": support, "fences": fences,
+        "support": support, "fences": fences, "fill": fill if support else None, "asked": "fresh" in conditions,
         "config": int(conditions["config"]) if "config" in conditions else None, "tune": "tune" in conditions,
         "apart": check == "fault", "seconds": HANG_SECONDS if finding.reason is Reason.TIMED_OUT else 600.0,
         "reference_entry": verdict.task.entry,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,6 +14,11 @@ from assay.run.poison import FreshMemory
 from assay.run.scratch import Scratch
 from assay.run.work import Corruption, KernelWork, LibraryWork, affine_of, digest, digests_of
 
+SETTLED = 0x3F
+"""Byte that fresh memory is filled with under emulation where a probe asks for none: ordinary numbers."""
+_COUNTING = frozenset({"work", "corrupt", "profile", "scratch", "hold"})
+"""Conditions that count operations or memory, which a fill would add to."""
+
 
 class Instruments:
     """Fresh-memory fills, fences, counting of work, corruption of kernels and tuning, as asked for.
@@ -19,11 +26,12 @@ class Instruments:
     Enter it round each stretch in which the candidate runs; outside, nothing is changed.
 
     Args:
-        conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with), `fence`
-            (byte of red zones round each allocation), `work` (count operations), `corrupt` (seed with which
-            kernels' stores are replaced), `tune` (every configuration runs at the first call), `profile` (time
-            of each kernel on a GPU), `events` (time of launches and operations on a GPU), `scratch` (bytes held
-            beyond inputs and outputs).
+        conditions: by name: `fresh` (byte in hexadecimal that uninitialised memory is filled with; `none` leaves
+            it as it is; without it, `SETTLED` under emulation, so that what a kernel that reads it gives is the
+            same every time), `fence` (byte of red zones round each allocation), `work` (count operations),
+            `corrupt` (seed with which kernels' stores are replaced), `tune` (every configuration runs at the
+            first call), `profile` (time of each kernel on a GPU), `events` (time of launches and operations on a
+            GPU), `scratch` (bytes held beyond inputs and outputs).
         emulation: the emulated device; None on a GPU.
         on_device: what records launches on a GPU; None under emulation.
     """
@@ -36,7 +44,9 @@ class Instruments:
         if on_device is not None:
             on_device.times = self._events
             on_device.corruption = int(conditions["corrupt"]) if "corrupt" in conditions else None
-        fill, fence = (int(conditions[n], 16) if n in conditions else None for n in ("fresh", "fence"))
+        fill = fill_of(conditions, emulated=emulation is not None)
+        fence = int(conditions["fence"], 16) if "fence" in conditions else None
+        self._asked = "fence" in conditions or conditions.get("fresh", "none") != "none"
         self._fresh = FreshMemory(fill, fence) if fill is not None or fence is not None else None
         counts = "work" in conditions or "corrupt" in conditions
         self._library = LibraryWork(self._events) if counts else None
@@ -55,7 +65,9 @@ class Instruments:
             for tool in (self._kernels, self._corruption):
                 if tool is not None:
                     stack.enter_context(tool.attached(memory, builder))
-        for mode in (self._library, self._fresh, self._times, self._scratch):
+        # a program is not compiled by torch inside a mode that nobody asked for
+        fresh = self._fresh if self._asked or "torch._dynamo" not in sys.modules else None
+        for mode in (self._library, fresh, self._times, self._scratch):
             if mode is not None:
                 stack.enter_context(mode)
         self._stack = stack
@@ -105,10 +117,17 @@ class Instruments:
     def facts(self, device_lost: bool = False) -> dict[str, Any]:
         """What was seen, as JSON data; without what is read from a device that was lost."""
         facts: dict[str, Any] = {"per_call": self.calls}
-        if self._fresh is not None and not device_lost:
+        if self._fresh is not None and self._asked and not device_lost:
             facts["fences"] = self._fresh.broken()
             facts["fenced"] = self._fresh.fenced
         return facts
+
+
+def fill_of(conditions: Mapping[str, str], *, emulated: bool) -> int | None:
+    """Byte that a probe's fresh memory is filled with; None where it is left as it is."""
+    if "fresh" in conditions:
+        return None if conditions["fresh"] == "none" else int(conditions["fresh"], 16)
+    return SETTLED if emulated and not _COUNTING & set(conditions) else None
 
 
 def _builder() -> Any:
