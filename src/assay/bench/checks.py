@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +43,6 @@ class Expected:
 
     def __init__(self, truth: Truth) -> None:
         self.truth = truth
-        self._flat: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
 
     def wrong(self, outputs: Sequence[tuple[tuple[int, ...], torch.Tensor]],
               places: Sequence[Sequence[int]] | None = None) -> Wrong | None:
@@ -60,31 +59,22 @@ class Expected:
             if shape != tuple(leaf.y.shape):
                 return Wrong(path, f"shape {list(leaf.y.shape)}", f"shape {list(shape)}", 0.0)
             where = places[number] if places is not None else ()
-            found = self._at(number, leaf, path, values, where) if where else _whole(leaf, path, values)
+            if where:
+                if values.numel() != len(where):
+                    return Wrong(path, f"{len(where)} elements", f"{values.numel()} elements", 0.0)
+                leaf = elements_of(leaf, where)
+            found = _whole(leaf, path, values)
             if found is not None:
                 return found
         return None
 
-    def _at(self, number: int, leaf: LeafTruth, path: str, values: torch.Tensor,
-            where: Sequence[int]) -> Wrong | None:
-        """Elements of a floating output at some flat positions."""
-        if number not in self._flat:
-            self._flat[number] = (leaf.y.reshape(-1), leaf.tolerance.expand(leaf.y.shape).reshape(-1),
-                                  leaf.decided.reshape(-1))
-        y, tolerance, decided = self._flat[number]
-        index = torch.tensor(list(where))
-        if values.numel() != index.numel():
-            return Wrong(path, f"{index.numel()} elements", f"{values.numel()} elements", 0.0)
-        y, tolerance, decided = y[index], tolerance[index], decided[index]
-        actual = values.reshape(-1).to(torch.float64)
-        finite = torch.isfinite(y) & torch.isfinite(actual)
-        same = (y == actual) | (torch.isnan(y) & torch.isnan(actual))
-        bad = decided & ~same & ~(finite & ((actual - y).abs() <= tolerance))
-        if not bool(bad.any()):
-            return None
-        error = torch.where(finite, (actual - y).abs(), torch.full_like(y, math.inf))
-        worst = int(torch.where(bad, error, torch.full_like(error, -1.0)).argmax())
-        return Wrong(path, shown(float(y[worst])), shown(float(actual[worst])), float(tolerance[worst]))
+
+def elements_of(leaf: LeafTruth, where: Sequence[int]) -> LeafTruth:
+    """The truth of the elements of a floating output at flat positions, as a leaf of shape [len(where)]."""
+    place = torch.unravel_index(torch.tensor(list(where)), tuple(leaf.y.shape))
+    return dataclasses.replace(
+        leaf, y=leaf.y[place], native=leaf.native[place], spread=leaf.spread[place],
+        pooled=leaf.pooled.expand(leaf.spread.shape)[place], decided=leaf.decided[place])
 
 
 def _whole(leaf: LeafTruth, path: str, values: torch.Tensor) -> Wrong | None:

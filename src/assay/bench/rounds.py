@@ -14,7 +14,7 @@ from assay.bench.draws import Known
 from assay.bench.schedule import Filling, Schedule
 
 CANDIDATE = "candidate"
-WHOLE_BYTES = 64 << 20
+WHOLE_BYTES = 8 << 20
 """Outputs of at most so many bytes are once checked whole, whatever their number of elements."""
 WARMING = 2
 """Rounds of batches before the first that counts: compiling, tuning, packing and the allocator's first blocks."""

@@ -206,8 +206,8 @@ def _contenders(task: Task, candidate: Candidate, options: BenchOptions, device:
     limits, hide = Limits(address_space=address_space(device)), [task.path] if task.path else []
 
     def session(source: str, names: list[str]) -> CandidateSession:
-        return CandidateSession(zygote, source, names, {"device": device, "target": "sm_90"}, limits,
-                                sandbox=options.sandbox, hide=hide, patience=options.patience)
+        return CandidateSession(zygote, source, names, _worker(device), limits, sandbox=options.sandbox, hide=hide,
+                                patience=options.patience)
 
     own = Contender(CANDIDATE, session(candidate.source, entries(task, candidate)), weights, patience=options.patience)
     found = {CANDIDATE: own}
@@ -218,9 +218,14 @@ def _contenders(task: Task, candidate: Candidate, options: BenchOptions, device:
     return found
 
 
+def _worker(device: str) -> dict[str, Any]:
+    """Options of a worker whose candidate is timed."""
+    return {"device": device, "target": "sm_90", "mode": "time"}
+
+
 def open_gauge(zygote: Zygote, device: str, options: BenchOptions) -> Any:
     """A context in which ceilings of the device can be measured."""
-    session = CandidateSession(zygote, ceilings.SOURCE, [ceilings.ENTRY], {"device": device, "target": "sm_90"},
+    session = CandidateSession(zygote, ceilings.SOURCE, [ceilings.ENTRY], _worker(device),
                                Limits(address_space=address_space(device)), sandbox=options.sandbox)
     return contextlib.closing(ceilings.Gauge(session, device, options.allowance))
 
