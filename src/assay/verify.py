@@ -36,7 +36,7 @@ from assay.probe.model import Probe
 from assay.probe.record import Observation, Record
 from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
 from assay.run.build_cache import BuildCache
-from assay.run.candidate import CandidateSession
+from assay.run.candidate import CandidateSession, ends_its_worker
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
@@ -186,13 +186,15 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         for _ in range(max(1, options.lanes))
     ]
     compilers: dict[str, CandidateSession] = {}
+    # extensions of CUDA are refused elsewhere without a GPU, and compiled there
+    refused: list[Observation] = []
     sanitizers: list[CandidateSession] = []
 
     def compiler(target: str) -> CandidateSession:
         if target not in compilers:
             compilers[target] = CandidateSession(zygote, candidate.source, entries(task, candidate),
                                                  {"device": "cpu", "mode": "compile", "target": target}, limits,
-                                                 **confinement)
+                                                 **{**confinement, "failures": refused})
         return compilers[target]
 
     def sanitizer() -> CandidateSession:
@@ -304,7 +306,9 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
 
 def _in_order(plan: Sequence[Probe], run: Run, failed: Sequence[Bundle]) -> list[Record]:
     """Run a plan in an order that does not give it away, what failed before first; the records as planned."""
-    order = first.foremost(seeds.shuffled(plan, run.seed), failed)
+    # a process is not used again after inference mode: last, so that none has to start anew
+    mixed = sorted(seeds.shuffled(plan, run.seed), key=ends_its_worker)
+    order = first.foremost(mixed, failed)
     by_id = {record.probe.id: record for record in run.all(order)}
     return [by_id[probe.id] for probe in plan if probe.id in by_id]
 

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -79,3 +87,23 @@ def test_copies_and_fills_count_for_nobody(name: str) -> None:
 ])
 def test_a_compiler_of_the_machine_that_fails_is_no_fault(error: dict[str, str], status: str) -> None:
     assert _error_status(error) == status
+
+
+def test_host_code_of_launches_is_built_without_optimising_and_its_time_is_kept(tmp_path: Path) -> None:
+    program = textwrap.dedent("""
+        from assay.run import on_device
+        recorder = on_device.install()
+        from triton.runtime.build import compile_module_from_src
+        seven = "static PyObject* f(PyObject* s, PyObject* a) { return PyLong_FromLong(7); }"
+        rest = '''static PyMethodDef methods[] = {{"f", f, METH_VARARGS, ""}, {0}};
+        static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "stub", 0, -1, methods};
+        PyMODINIT_FUNC PyInit_stub(void) { return PyModule_Create(&module); }'''
+        made = compile_module_from_src("#include <Python.h>\\n#ifdef __OPTIMIZE__\\n#error optimised\\n#endif\\n"
+                                       + seven + rest, name="stub")
+        print(made.f(), recorder.took()["stubs"] > 0, recorder.took()["stubs"])
+    """)
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists() or shutil.which("gcc") is None:
+        pytest.skip("needs gcc and Python's headers")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}, check=False)
+    assert done.stdout.split() == ["7", "True", "0"], done.stderr

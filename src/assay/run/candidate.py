@@ -160,8 +160,7 @@ class CandidateSession:
         made = len(observation.calls)
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
-        if others or _lost_device(answer) or any("inference" in condition for condition in probe.conditions):
-            # what a module keeps from inference mode may not be written in any other
+        if others or _lost_device(answer) or ends_its_worker(probe):
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
@@ -335,6 +334,11 @@ class CandidateSession:
         death = self._worker.close()
         self._worker = None
         return death
+
+
+def ends_its_worker(probe: Probe) -> bool:
+    """Whether a worker is of no use afterwards: what a module keeps from inference mode no other mode may write."""
+    return any("inference" in condition for condition in probe.conditions)
 
 
 def _key(weights: Weights, probe: Probe, draw: int) -> str:
