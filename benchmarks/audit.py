@@ -8,13 +8,14 @@ Each step is one call, keeps what it found in DIR, and can be repeated:
     python benchmarks/audit.py control DIR [-- the same options]
     python benchmarks/audit.py ray DIR [-- the same options, and --sample N for fewer rows]
     python benchmarks/audit.py scale DIR [--rows 100000]
-    python benchmarks/audit.py result DIR
+    python benchmarks/audit.py result DIR [--ray-in OTHER]
 
 The corpus is the package's own kernels and their mutants. `killed` ends the command with SIGKILL after a random
 number of results, as often as asked, and lets the last one end. Some mutants return memory that nobody wrote, which
 is another each time: `control` judges the rows that differ once more, and those that differ again from the audit left
 alone, killed by nobody, are unstable themselves. Every step takes `--seconds S`: the time after
-which it stops as Ctrl-C would, to be called again.
+which it stops as Ctrl-C would, to be called again. Where the machine of DIR has no Ray, `whole` and `ray` can be run
+on another, in a folder that `result` is told.
 """
 
 from __future__ import annotations
@@ -294,8 +295,8 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def result(folder: Path, device: str, gpus: int, out: Path | None) -> None:
-    """Put everything together and write the result file."""
+def result(folder: Path, device: str, gpus: int, out: Path | None, ray_in: Path) -> None:
+    """Put everything together and write the result file; what ran over Ray did so in the folder `ray_in`."""
     from assay.audit.store import Store
     from assay.audit.summary import summarise
 
@@ -325,12 +326,12 @@ def result(folder: Path, device: str, gpus: int, out: Path | None) -> None:
         {"step": "killed", "at": found["killed_at"], "different": unexplained(against["different"]),
          "unstable": sorted(unstable)},
     ]
-    if (folder / "ray").exists() and finished(folder / "ray"):
-        ray = compared(folder / "whole", folder / "ray")
+    if (ray_in / "ray").exists() and finished(ray_in / "ray"):
+        ray = compared(ray_in / "whole", ray_in / "ray")
         ray["different"] = unexplained(ray["different"])
         metrics["ray_equal"] = float(not any(ray[name] for name in ("lost", "more", "doubled", "different", "labels")))
         metrics["ray_rows"] = ray["rows"]
-        metrics["ray_per_minute"] = round(60 * ray["rows"] / found["ray_s"], 1)
+        metrics["ray_per_minute"] = round(60 * ray["rows"] / state(ray_in)["ray_s"], 1)
         rows.append({"step": "ray", **ray})
     if "scale" in found:
         metrics.update({f"scale_{name}": value for name, value in found["scale"].items()})
@@ -351,6 +352,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--ray-in", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args(arguments[:arguments.index("--")] if "--" in arguments else arguments)
     folder: Path = options.folder
@@ -370,7 +372,7 @@ def main() -> None:
     elif options.step == "scale":
         scale(folder, options.rows or 100_000)
     else:
-        result(folder, options.device, options.gpus, options.out)
+        result(folder, options.device, options.gpus, options.out, options.ray_in or folder)
 
 
 if __name__ == "__main__":
