@@ -12,13 +12,15 @@ from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
 
 DEFAULT_TARGET = "sm_90"
-_DRIFT = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError"})
+_DRIFT = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "NotImplementedError", "ToolchainError"})
+_COMPILED = frozenset({"triton", "cuda"})
+"""Languages whose kernels can be compiled for a target on any machine."""
 
 
 class Resources:
     """Every kernel that the candidate launches, compiled for each target with the arguments it is launched with.
 
-    Needs no GPU. What compiles but goes over a limit of the target fails there at launch, so the compiler's
+    Kernels of CUDA C++ are those of the extensions that it builds. Needs no GPU. What compiles but goes over a limit of the target fails there at launch, so the compiler's
     numbers are compared with the limits. Where the contract limits scratch memory, one call shows how much is taken.
     """
 
@@ -39,9 +41,12 @@ class Resources:
                        conditions=("scratch:1",))]
 
     def _compiling(self, ctx: Context) -> list[Probe]:
-        if "triton" not in (ctx.language, *ctx.languages) or (ctx.quick and not ctx.contract.resources.targets):
+        found, named = _COMPILED & {ctx.language, *ctx.languages}, ctx.contract.resources.targets
+        # without a GPU an extension is compiled for this alone, which takes longer than all the rest
+        wanted = "triton" in found or bool(named) or (bool(found) and ctx.device == "cuda")
+        if not found or not wanted or (ctx.quick and not named):
             return []
-        targets = ctx.contract.resources.targets or (ctx.target,)
+        targets = named or (ctx.target,)
         return [single(self, target, Draw(seed=ctx.draw_seed("values", 0)), ctx.sizes,
                        conditions=(f"compile:{target}",), kind="compile") for target in targets]
 
@@ -49,7 +54,8 @@ class Resources:
         """Compare what the compiler reports with what the target has."""
         mine = own(self, records)
         if not mine:
-            why = "no Triton kernel to compile" if ctx.language != "triton" else "not part of this tier"
+            why = ("not part of this tier" if _COMPILED & {ctx.language, *ctx.languages}
+                   else "no kernel of Triton or CUDA C++ to compile")
             return Verdict(inapplicable=Reason.NOTHING_TO_VARY, note=why)
         verdict = Verdict()
         notes: list[str] = []
@@ -59,10 +65,7 @@ class Resources:
                 continue
             target = record.probe.conditions[0].removeprefix("compile:")
             compiled = record.observation.facts.get("compiled") or []
-            if not compiled:
-                verdict.undecided[Reason.TOOLCHAIN] += 1
-                continue
-            verdict.decided += 1
+            unread = "" if compiled else _why(record)
             for kernel, tried in _by_launch(compiled):
                 failures = [c for c in tried if c.get("error") or c.get("over")]
                 if len(failures) < len(tried):
@@ -73,10 +76,16 @@ class Resources:
                     continue
                 worst = failures[0]
                 if worst.get("error_type") in _DRIFT:
-                    verdict.decided -= 1
-                    verdict.undecided[Reason.TOOLCHAIN] += 1
+                    unread = str(worst.get("error") or "it failed").splitlines()[-1]
                     continue
                 verdict.findings.append(self._finding(record, kernel, target, worst))
+            if not unread:
+                verdict.decided += 1
+            else:
+                notes.insert(0, f"not checked for {target}: {unread}"[:160])
+                owed = ctx.contract.resources.targets or "triton" in (ctx.language, *ctx.languages)
+                # that a build of the device at hand runs there, every other probe shows
+                verdict.undecided[Reason.TOOLCHAIN if owed else Reason.NOTHING_TO_VARY] += 1
         verdict.note = "; ".join(dict.fromkeys(notes[:3])) or None
         verdict.findings = distinct(verdict.findings)
         return verdict
@@ -108,12 +117,20 @@ class Resources:
             text = str(worst["error"])
             lowered = text.lower() + str(worst.get("error_type", "")).lower()
             reason = (Reason.TENSOR_MEMORY if "tensor memory" in lowered or "tmem" in lowered
-                      else Reason.SHARED_MEMORY if "shared memory" in lowered else Reason.COMPILE_FAILED)
+                      else Reason.SHARED_MEMORY if "shared memory" in lowered or "shared data" in lowered
+                      else Reason.COMPILE_FAILED)
             last = text.splitlines()[-1] if text else "failed"
             expected, actual = f"compiles for {target}", f"{kernel}: {last}"[:300]
             detail["error"] = text
         return Finding(gate=self.id, slug=self.slug, reason=reason, tier=Tier.WRONG, tolerance_free=True,
                        expected=expected, actual=actual, detail=detail, attested_by="worker", probe=record.probe.id)
+
+
+def _why(record: Record) -> str:
+    """Why nothing was compiled."""
+    seen = record.observation
+    said = str((seen.error or {}).get("message") or seen.text).strip()
+    return said.splitlines()[-1] if said else "nothing was compiled"
 
 
 def _by_launch(compiled: Sequence[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -94,7 +94,7 @@ class Builds:
             name = str(given["name"])
             module_of_python = bool(given.get("is_python_module", True))
             plain = bool(NAME.fullmatch(name)) and not given.get("is_standalone", False)
-            key = _key(given) if plain else ""
+            key = key_of(given) if plain else ""
             if key and os.path.exists(os.path.join(self._directory, key, f"{name}.so")):
                 return load(name, os.path.join(self._directory, key), module_of_python)
             try:
@@ -110,12 +110,18 @@ class Builds:
         module.__dict__["_jit_compile"] = built
 
 
-def _key(given: dict[str, Any]) -> str:
-    """Hash of everything that a build depends on: sources, flags, torch, CUDA, architectures."""
+def key_of(given: dict[str, Any], architecture: str | None = None) -> str:
+    """Hash of everything that a build depends on: sources, flags, torch, CUDA, architectures.
+
+    Args:
+        given: arguments of torch's own build.
+        architecture: compute capability as text, such as `(9, 0)`; None for that of the GPU at hand.
+    """
     digest = hashlib.sha256()
     flags = {k: v for k, v in given.items() if k not in ("sources", "build_directory", "verbose")}
     parts = [repr(sorted(flags.items())), torch.__version__, str(torch.version.cuda), sys.version,
-             os.environ.get("TORCH_CUDA_ARCH_LIST", ""), _architecture()]
+             os.environ.get("TORCH_CUDA_ARCH_LIST", ""),
+             _architecture() if architecture is None else architecture]
     for source in given["sources"]:
         with open(source, "rb") as file:
             parts.append(hashlib.sha256(file.read()).hexdigest())

@@ -6,16 +6,22 @@ records what the compiler says, and runs nothing. Outputs are therefore meaningl
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
+import os
 import re
 import subprocess
 import tempfile
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
+import torch
+
+from assay.run import builds, extension_resources
 from assay.run.emulation import TARGETS, Target
+from assay.run.emulation.extensions import EXTENSION, after_import
 
 _USAGE = re.compile(r"REG:(\d+)|STACK:(\d+)|LOCAL:(\d+)")
 
@@ -62,14 +68,19 @@ class CompileOnly:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.compiled: list[Compiled] = []
+        self.extensions: list[Compiled] = []
+        """Kernels of extensions, which are built once and called by every probe."""
+        self.pretended = False
+        """Whether an extension was called, which gave back what it was passed."""
 
     def reset(self) -> None:
         """Forget what was compiled."""
         self.compiled.clear()
+        self.pretended = False
 
     def facts(self) -> list[dict[str, Any]]:
         """The compilations as JSON data."""
-        return [{**asdict(c), "over": fits(c, self.target)} for c in self.compiled[:100]]
+        return [{**asdict(c), "over": fits(c, self.target)} for c in [*self.compiled[:100], *self.extensions[:100]]]
 
 
 def install(name: str) -> CompileOnly:
@@ -106,8 +117,10 @@ def install(name: str) -> CompileOnly:
         try:
             kernel = original(self, *args, grid=grid, warmup=True, **kwargs)
         except Exception as error:
+            # what an extension would have made may be of another dtype or shape
+            kind = "ToolchainError" if recorder.pretended else type(error).__name__
             recorder.compiled.append(Compiled(
-                **common, seconds=time.perf_counter() - began, error=_short(error), error_type=type(error).__name__))
+                **common, seconds=time.perf_counter() - began, error=_short(error), error_type=kind))
             return None
         cubin = kernel.asm.get("cubin")
         metadata, usage = kernel.metadata, _usage(cubin)
@@ -138,7 +151,64 @@ def install(name: str) -> CompileOnly:
 
     JITFunction.run = run
     Autotuner.run = tune
+    after_import(EXTENSION, lambda module: _watch(module, recorder))
     return recorder
+
+
+def _watch(module: Any, recorder: CompileOnly) -> None:
+    """Make extensions with CUDA sources compile for the target and run nothing; others are built as ever."""
+    before: list[Any] = [None]
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(before[0]).bind(*args, **kwargs).arguments
+        if not any(str(source).endswith((".cu", ".cuh")) for source in given["sources"]):
+            return before[0](*args, **kwargs)
+        recorder.extensions += _extension(given, module, recorder.target, len(recorder.extensions))
+        return Unbuilt(recorder)
+
+    for name in ("load", "load_inline"):
+        original = getattr(module, name)
+
+        @functools.wraps(original)
+        def watched(*args: Any, original: Any = original, **kwargs: Any) -> Any:
+            # whoever else watches builds has put itself in place by now
+            if module.__dict__["_jit_compile"] is not compiled:
+                before[0] = module.__dict__["_jit_compile"]
+                module.__dict__["_jit_compile"] = compiled
+            return original(*args, **kwargs)
+
+        setattr(module, name, watched)
+
+
+class Unbuilt:
+    """An extension whose code does not run: its functions give back the first tensor they are passed."""
+
+    def __init__(self, recorder: CompileOnly) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def pretended(*args: Any, **kwargs: Any) -> Any:
+            self._recorder.pretended = True
+            return next((a for a in [*args, *kwargs.values()] if isinstance(a, torch.Tensor)), None)
+
+        return pretended
+
+
+def _extension(given: dict[str, Any], module: Any, target: Target, known: int) -> list[Compiled]:
+    """What the kernels of one extension take, from its build for the target where that is at hand."""
+    key = builds.key_of(given, str(target.capability))
+    built = os.path.join(os.getcwd(), "builds", key, f"{given['name']}.so")
+    outcome = extension_resources.read_built(built, target.key) if os.path.exists(built) else None
+    outcome = outcome or extension_resources.compile_for(given, module, target.key)
+    common: dict[str, Any] = {"target": target.key, "config": "", "constexprs": {}, "seconds": outcome.seconds}
+    if outcome.error:
+        kind = "BuildError" if outcome.refused else "ToolchainError"
+        return [Compiled(kernel=str(given["name"]), **common, launch=-1 - known, error=outcome.error, error_type=kind)]
+    return [Compiled(kernel=k.kernel, **common, launch=-1 - known - i, shared=k.shared, registers=k.registers,
+                     stack=k.stack, spilled=k.spilled) for i, k in enumerate(outcome.taken)]
 
 
 def fits(compiled: Compiled, target: Target) -> tuple[str, int, int] | None:
@@ -161,17 +231,15 @@ def _short(error: BaseException) -> str:
 
 
 def _usage(cubin: Any) -> dict[str, int]:
-    """Registers, stack and local memory of a cubin, as the disassembler that ships with Triton reports them."""
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    if not isinstance(cubin, bytes) or not tool.exists():
+    """Registers, stack and local memory of a cubin, as the disassembler reports them."""
+    tool = extension_resources.find("cuobjdump")
+    if not isinstance(cubin, bytes) or tool is None:
         return {}
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         try:
-            done = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True,
+            done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True,
                                   timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return {}

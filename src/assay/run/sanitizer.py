@@ -43,8 +43,8 @@ _ASYNCHRONOUS = re.compile(
 
 def find_tool() -> str | None:
     """Path of compute-sanitizer; None where there is none."""
-    homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda", "/opt/cuda"]
-    places = [place for home in homes if home for place in (f"{home}/bin", f"{home}/compute-sanitizer")]
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    places = (f"{home}/bin", f"{home}/compute-sanitizer")
     return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=os.pathsep.join(places))
 
 
