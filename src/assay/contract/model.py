@@ -158,11 +158,21 @@ def _known(values: tuple[str, ...] | None, names: tuple[str, ...], what: str) ->
     return values
 
 
+TARGETS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+"""Chips that kernels can be compiled for."""
+
+
 class Resources(Clause):
     """What the candidate has to fit on."""
 
     targets: tuple[str, ...] = ()
-    """Targets to compile for, such as `sm_90`; empty means the device at hand or the emulated one."""
+    """Targets to compile for, such as `sm_90` or `gfx942`; empty means the device at hand or the emulated one."""
+
+    @field_validator("targets")
+    @classmethod
+    def _targets(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        _known(values, TARGETS, "target")
+        return values
 
 
 class Policy(Clause):

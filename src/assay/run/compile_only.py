@@ -20,9 +20,13 @@ from typing import Any
 import torch
 
 from assay.run import builds, extension_resources
-from assay.run.emulation import TARGETS, Target
+from assay.run.emulation import Target
 from assay.run.emulation.extensions import EXTENSION, after_import
+from assay.run.emulation.targets import COMPILED_TARGETS
 
+_METADATA = re.compile(
+    r"^\s*(?:- )?\.(vgpr_count|sgpr_count|vgpr_spill_count|sgpr_spill_count|private_segment_fixed_size|"
+    r"group_segment_fixed_size):\s*(\d+)", re.MULTILINE)
 _USAGE = re.compile(r"REG:(\d+)|STACK:(\d+)|LOCAL:(\d+)")
 
 
@@ -53,13 +57,15 @@ class Compiled:
     warps: int = 0
     """Warps of a block."""
     registers: int | None = None
-    """32-bit registers of a thread; None where no disassembler said."""
+    """32-bit registers of a thread (vector registers on chips of AMD); None where no disassembler said."""
     stack: int | None = None
     """Stack frame of a thread."""
     spilled: int | None = None
-    """Local memory of a thread, which holds spills."""
+    """Local memory of a thread, which holds spills; on chips of AMD four for each register spilled."""
     sha256: str | None = None
-    """SHA-256 of the cubin; None where the compiler gave none."""
+    """SHA-256 of the binary; None where the compiler gave none."""
+    scalar_registers: int | None = None
+    """Scalar registers of a wave, on chips of AMD."""
 
 
 class CompileOnly:
@@ -93,10 +99,13 @@ def install(name: str) -> CompileOnly:
     from assay.run.emulation.driver import install_driver
     from assay.run.emulation.tensors import install_tensors
 
-    target = TARGETS[name]
+    target = COMPILED_TARGETS[name]
     triton.knobs.runtime.interpret = False
     # line information names the folder of this worker: without it, one source gives one binary
     triton.knobs.compilation.disable_line_info = True
+    if target.backend == "hip":
+        # what a candidate asks to know whose chip it is on
+        torch.version.hip, torch.version.cuda = "6.4", None
     install_tensors()
     install_cuda(target)
     install_driver(target)
@@ -122,13 +131,15 @@ def install(name: str) -> CompileOnly:
             recorder.compiled.append(Compiled(
                 **common, seconds=time.perf_counter() - began, error=_short(error), error_type=kind))
             return None
-        cubin = kernel.asm.get("cubin")
-        metadata, usage = kernel.metadata, _usage(cubin)
+        binary = kernel.asm.get("cubin" if target.backend == "cuda" else "hsaco")
+        metadata = kernel.metadata
+        usage = _usage(binary) if target.backend == "cuda" else amdgcn_usage(kernel.asm.get("amdgcn"))
         recorder.compiled.append(Compiled(
-            **common, seconds=time.perf_counter() - began, shared=int(metadata.shared),
+            **common, seconds=time.perf_counter() - began, shared=int(metadata.shared) + usage.get("shared", 0),
             tensor_memory=int(getattr(metadata, "tmem_size", 0) or 0), warps=int(metadata.num_warps),
             registers=usage.get("registers"), stack=usage.get("stack"), spilled=usage.get("spilled"),
-            sha256=hashlib.sha256(cubin).hexdigest() if isinstance(cubin, bytes) else None))
+            scalar_registers=usage.get("scalar_registers"),
+            sha256=hashlib.sha256(binary).hexdigest() if isinstance(binary, bytes) else None))
         return kernel
 
     def tune(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -199,6 +210,9 @@ class Unbuilt:
 
 def _extension(given: dict[str, Any], module: Any, target: Target, known: int) -> list[Compiled]:
     """What the kernels of one extension take, from its build for the target where that is at hand."""
+    if target.backend != "cuda":
+        return [Compiled(str(given["name"]), target.key, "", {}, 0.0, -1 - known, "CUDA C++ is not compiled for it",
+                         "ToolchainError")]
     key = builds.key_of(given, str(target.capability))
     built = os.path.join(os.getcwd(), "builds", key, f"{given['name']}.so")
     outcome = extension_resources.read_built(built, target.key) if os.path.exists(built) else None
@@ -228,6 +242,22 @@ def fits(compiled: Compiled, target: Target) -> tuple[str, int, int] | None:
 def _short(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return "\n".join(lines[-6:])[:1000]
+
+
+def amdgcn_usage(assembly: Any) -> dict[str, int]:
+    """Registers, spills, scratch and static local data of the one kernel in an assembly for a chip of AMD.
+
+    They stand in the metadata of the code object: LLVM's user guide of the AMDGPU backend, code object V3 and later.
+    """
+    if not isinstance(assembly, str):
+        return {}
+    said = {name: int(value) for name, value in _METADATA.findall(assembly)}
+    if not said:
+        return {}
+    spilled = said.get("vgpr_spill_count", 0) + said.get("sgpr_spill_count", 0)
+    return {"registers": said.get("vgpr_count", 0), "scalar_registers": said.get("sgpr_count", 0),
+            "stack": said.get("private_segment_fixed_size", 0), "spilled": 4 * spilled,
+            "shared": said.get("group_segment_fixed_size", 0)}
 
 
 def _usage(cubin: Any) -> dict[str, int]:

@@ -204,7 +204,7 @@ def device_properties(target: Target) -> DeviceProperties:
         pci_bus_id=1,
         pci_device_id=0,
         pci_domain_id=0,
-        gcnArchName=f"sm_{target.arch}",
+        gcnArchName=target.key,
         uuid="00000000-0000-0000-0000-000000000000",
     )
 

@@ -29,7 +29,7 @@ class EmulatedDriver:
             fill_2d_tma_descriptor=self._refuse("fill_2d_tma_descriptor"),
             set_printf_fifo_size=lambda size: None,
         )
-        self.binary_ext = "cubin"
+        self.binary_ext = "cubin" if target.backend == "cuda" else "hsaco"
 
     @staticmethod
     def _refuse(name: str) -> Any:
@@ -62,7 +62,8 @@ class EmulatedDriver:
 
     def get_current_target(self) -> GPUTarget:
         """The target as Triton's compiler names it."""
-        return GPUTarget("cuda", self._target.arch, self._target.warp_size)
+        arch: int | str = self._target.arch if self._target.backend == "cuda" else self._target.key
+        return GPUTarget(self._target.backend, arch, self._target.warp_size)
 
     def get_current_device(self) -> int:
         """0, the only device."""

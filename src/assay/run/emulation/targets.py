@@ -50,6 +50,8 @@ class Target:
     """Width of the memory bus."""
     tensor_memory_columns: int = 0
     """Columns of tensor memory per multiprocessor; 0 where there is none."""
+    backend: str = "cuda"
+    """Triton's name of the compiler: `cuda` or `hip`."""
 
     @property
     def arch(self) -> int:
@@ -134,5 +136,34 @@ TARGETS: dict[str, Target] = {
         ),
     )
 }
+
+
+def _amd(key: str, name: str, capability: tuple[int, int], lds: int, **given: int) -> Target:
+    """A chip of AMD. `lds` is the local data share that a workgroup may have, bytes.
+
+    Sources: the AMDGPU backend's user guide of LLVM (local data share, registers), AMD's data sheets (the card).
+    """
+    common = {"l2_cache": 4 * _KIB * _KIB, "threads_per_multiprocessor": 2048, "warp_size": 64,
+              "registers_per_multiprocessor": 4 * 512 * 64, "clock_khz": 2_100_000, "memory_bus_bits": 8192}
+    return Target(key=key, name=name, capability=capability, shared_per_block=lds, shared_per_block_optin=lds,
+                  shared_per_multiprocessor=lds, backend="hip", **{**common, **given})
+
+
+AMD_TARGETS: dict[str, Target] = {
+    t.key: t
+    for t in (
+        _amd("gfx90a", "AMD Instinct MI250X", (9, 0), 64 * _KIB, multiprocessors=110, total_memory=64 * _GIB),
+        _amd("gfx942", "AMD Instinct MI300X", (9, 4), 64 * _KIB, multiprocessors=304, total_memory=192 * _GIB),
+        _amd("gfx950", "AMD Instinct MI355X", (9, 5), 160 * _KIB, multiprocessors=256, total_memory=288 * _GIB),
+        _amd("gfx1100", "AMD Radeon RX 7900 XTX", (11, 0), 64 * _KIB, multiprocessors=48, total_memory=24 * _GIB,
+             warp_size=32, registers_per_multiprocessor=4 * 1536 * 32, memory_bus_bits=384),
+        _amd("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64 * _KIB, multiprocessors=32, total_memory=16 * _GIB,
+             warp_size=32, registers_per_multiprocessor=4 * 1536 * 32, memory_bus_bits=256),
+    )
+}
+"""Chips that kernels are compiled for and that emulation does not answer as."""
+
+COMPILED_TARGETS: dict[str, Target] = {**TARGETS, **AMD_TARGETS}
+"""Every chip that kernels can be compiled for."""
 
 DEFAULT_TARGET = "sm_90"
