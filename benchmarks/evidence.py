@@ -5,8 +5,8 @@
     python benchmarks/evidence.py --work DIR --distinct a sample: one finding of each gate and reason
 
 Every wrong candidate is verified into one store. Every finding is then replayed from it, written as a script, and
-the script is run where torch and triton can be imported and Assay cannot. Ten named faults are shrunk and compared
-with minima made by hand, and eight processes that are killed at random write one store.
+the script is run in a clean virtual environment: torch, triton, NumPy and what they require. Ten named faults are
+shrunk and compared with minima made by hand, and eight processes that are killed at random write one store.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+import venv
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rich.console import Console
 from rich.table import Table
 from tests.evidence.faults import FAULTS, Fault
@@ -105,14 +108,41 @@ def run_all(jobs: list[tuple[str, Job]], progress: Progress, workers: int,
     return all(key in progress.rows for key, _ in jobs)
 
 
-def bare_packages(folder: Path) -> Path:
-    """A folder in which every installed package but Assay can be imported."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        name = each.name.lower()
-        if not (name.startswith(("assay", "__editable__")) or name.endswith(".pth") or (folder / each.name).exists()):
-            (folder / each.name).symlink_to(each)
-    return folder
+def clean_environment(folder: Path) -> Path:
+    """A virtual environment that holds torch, triton, NumPy and what they require, and nothing else; its python.
+
+    Raises InputError when Assay can be imported in it, or torch cannot.
+    """
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, symlinks=True, with_pip=False)
+        (site,) = folder.glob("lib/python*/site-packages")
+        for package in required(("torch", "triton", "numpy")):
+            places = {path.parts[0] for path in metadata.distribution(package).files or ()} - {"..", "__pycache__"}
+            for name in places:
+                target = Path(str(metadata.distribution(package).locate_file(name)))
+                if target.exists() and not (site / name).exists():
+                    (site / name).symlink_to(target)
+    for name, wanted in (("torch", 0), ("assay", 1)):
+        done = subprocess.run([str(python), "-I", "-c", f"import {name}"], capture_output=True, text=True, check=False)
+        if done.returncode != wanted:
+            raise InputError(f"`import {name}` ended with {done.returncode}", f"{python}", done.stderr[-300:])
+    return python
+
+
+def required(names: Iterable[str]) -> list[str]:
+    """Installed packages that these need, themselves among them."""
+    found, queue = dict[str, None](), list(names)
+    while queue:
+        name = canonicalize_name(queue.pop())
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        if name not in found:
+            found[name] = None
+            queue += [r.name for r in map(Requirement, needs) if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return list(found)
 
 
 def verified(store: Path, reference: Path, wrong: Path, contract: dict[str, Any], device: str, tier: EffortTier,
@@ -143,7 +173,7 @@ def replayed(store: Path, finding: str, zygote: Zygote) -> dict[str, Any]:
             "same_inputs": result.same_inputs, "why": result.why}
 
 
-def scripted(store: Path, finding: str, folder: Path, packages: Path, zygote: Zygote) -> dict[str, Any]:
+def scripted(store: Path, finding: str, folder: Path, python: Path, zygote: Zygote) -> dict[str, Any]:
     with Store.open(store) as kept:
         reason = kept.finding(finding).finding.reason.value
         try:
@@ -153,9 +183,9 @@ def scripted(store: Path, finding: str, folder: Path, packages: Path, zygote: Zy
     path = folder / f"{finding}.py"
     path.write_text(text)
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME") if name in os.environ}
-    environment = {**kept, "PYTHONPATH": str(packages), "HOME": str(folder)}
+    environment = {**kept, "HOME": str(folder)}
     try:
-        done = subprocess.run([sys.executable, "-S", str(path)], env=environment, capture_output=True, text=True,
+        done = subprocess.run([str(python), "-I", str(path)], env=environment, capture_output=True, text=True,
                               timeout=300, check=False)
     except subprocess.TimeoutExpired:
         return {"reason": reason, "status": "hung", "bytes": len(text)}
@@ -206,7 +236,7 @@ def main() -> None:
     deadline = time.monotonic() + options.seconds
     work, store = options.work, options.work / "store"
     (work / "scripts").mkdir(parents=True, exist_ok=True)
-    packages = bare_packages(work / "packages")
+    python = clean_environment(work / "clean")
     progress = Progress(work / "done.jsonl")
 
     chosen = [p for p in pairs() if (p[4] == "cpu" or options.device == "cuda")
@@ -224,7 +254,7 @@ def main() -> None:
     for finding in distinct(store, findings) if options.distinct else dict.fromkeys(findings):
         jobs.append((f"replay {finding}", lambda z, f=finding: replayed(store, f, z)))  # type: ignore[misc]
         jobs.append((f"script {finding}",
-                     lambda z, f=finding: scripted(store, f, work / "scripts", packages, z)))  # type: ignore[misc]
+                     lambda z, f=finding: scripted(store, f, work / "scripts", python, z)))  # type: ignore[misc]
     complete = run_all(jobs, progress, options.workers, deadline, console) and complete
 
     metrics, rows = summary(progress, [name for name, *_ in chosen], list(dict.fromkeys(findings)))
