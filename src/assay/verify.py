@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.references import References
 from assay.run.sandbox import Level
 from assay.run.static import Scan
+from assay.run.threads import one_thread
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
 
@@ -209,7 +211,9 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
               sanitizer=sanitizer if device == "cuda" else None)
     scan = Scan(candidate.source)
     try:
-        report = _with_run(task, candidate, contract, options, device, run, progress, clock)
+        # on a GPU outputs are large, and no worker computes on the processor meanwhile
+        with one_thread() if device == "cpu" else nullcontext():
+            report = _with_run(task, candidate, contract, options, device, run, progress, clock)
         about = report.candidate.model_copy(update={"hints": scan.hints()})
         return report.model_copy(update={"candidate": about})
     except BaseException:
