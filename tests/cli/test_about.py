@@ -75,7 +75,7 @@ def test_explain_takes_a_slug_an_id_or_an_alias(assay: Assay, name: str) -> None
 
 @pytest.mark.parametrize(
     ("option", "title"), [((), "Report"), (("--contract",), "Contract"), (("--screen",), "ScreenReport"),
-     (("--gate",), "GateReport")]
+     (("--gate",), "GateReport"), (("--bench",), "BenchReport")]
 )
 def test_schema_prints_a_valid_json_schema(assay: Assay, option: tuple[str, ...], title: str) -> None:
     schema = json.loads(assay("schema", *option).out)

@@ -104,7 +104,7 @@ class Gauge:
         """Seconds of the fixed product now. Raises Stopped."""
         if self._fixed not in self._contenders:
             raise Stopped("closed", "the ceilings were not measured")
-        batches = [self._contenders[self._fixed].batch("warm", [0] * CALLS) for _ in range(3)]
+        batches = [self._contenders[self._fixed].batch("warm", [0] * CALLS) for _ in range(2)]
         return statistics.median(b.total / b.calls for b in batches)
 
     def _seconds(self, name: str) -> float:

@@ -77,12 +77,13 @@ def schema(
     contract: Annotated[bool, typer.Option("--contract", help="The contract's schema.")] = False,
     screen: Annotated[bool, typer.Option("--screen", help="The schema of the screen's report.")] = False,
     gate: Annotated[bool, typer.Option("--gate", help="The schema of a gate's report.")] = False,
+    bench: Annotated[bool, typer.Option("--bench", help="The schema of a benchmark's report.")] = False,
 ) -> None:
     """Print the JSON Schema of the report."""
     from assay.report.model import canonical_json
     from assay.report.schema import SCHEMAS
 
-    name = "contract" if contract else "screen" if screen else "gate" if gate else "report"
+    name = "contract" if contract else "screen" if screen else "gate" if gate else "bench" if bench else "report"
     sys.stdout.write(canonical_json(SCHEMAS[name]()))
 
 

@@ -22,6 +22,13 @@ def screen_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, **ScreenReport.model_json_schema(mode="serialization")}
 
 
+def bench_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of what `assay bench --json` writes."""
+    from assay.bench.model import BenchReport
+
+    return {"$schema": DIALECT, **BenchReport.model_json_schema(mode="serialization")}
+
+
 def gate_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of what `assay gate --json` writes."""
     from assay.repository.model import GateReport
@@ -38,5 +45,6 @@ def contract_schema() -> dict[str, Any]:
 
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "report": report_schema, "screen": screen_schema, "contract": contract_schema, "gate": gate_schema,
+    "bench": bench_schema,
 }
 """By the name that `assay schema` takes."""
