@@ -31,6 +31,12 @@ def test_no_two_buffers_hold_the_same_values(seed: int, buffers: int) -> None:
     assert all(1.0 < factor <= 1.5 for factor in others)
 
 
+def test_calls_that_are_not_checked_see_no_draw_that_will_be() -> None:
+    filling = Schedule(3, 16).filling(GROUPS, hidden=True)
+    assert filling.known == {}
+    assert all(factor > 1.0 for _, factor in filling.contents)
+
+
 def test_known_draws_may_lie_anywhere() -> None:
     schedule = Schedule(7, 16)
     starts = {min(schedule.filling(GROUPS[:1]).known) for _ in range(400)}

@@ -29,6 +29,7 @@ SEEN_ON_A_CPU = {
     "first_calls_only": {Concern.WRONG_OUTPUT},
     "lazy_output": {Concern.WRONG_OUTPUT, Concern.LAZY_OUTPUT},
     "lower_precision": {Concern.WRONG_OUTPUT},
+    "new_inputs_skipped": {Concern.WRONG_OUTPUT},
     "one_buffer": {Concern.WRONG_OUTPUT},
     "patched_clock": {Concern.PATCHED},
     "patched_event": {Concern.PATCHED},

@@ -96,7 +96,7 @@ class Rounds:
                 order = list(range(self._schedule.buffers)) if kind == "flush" else []
                 batch = contender.batch("flush", order)
             else:
-                filling = self._schedule.filling(groups)
+                filling = self._schedule.filling(groups, hidden=first)
                 contender.fill(filling)
                 watched = sorted(filling.known) if kind == "witness" else ()
                 batch = contender.batch(kind, filling.order, watched, first=first)

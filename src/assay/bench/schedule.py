@@ -43,16 +43,17 @@ class Schedule:
         self._draw = random.Random(seed)
         self.buffers = buffers
 
-    def filling(self, groups: Sequence[Sequence[int]]) -> Filling:
+    def filling(self, groups: Sequence[Sequence[int]], *, hidden: bool = False) -> Filling:
         """One batch.
 
         Args:
             groups: draws that have to follow each other, such as a draw and its twin; the last group is the
                 newest and always among them.
+            hidden: whether no draw lies there as it is, so that those that are checked are new when they come.
         """
-        chosen = list(groups[-1])
+        chosen = [] if hidden else list(groups[-1])
         others = [group for group in groups[:-1] if len(chosen) + len(group) <= min(KNOWN, self.buffers // 2)]
-        if others:
+        if others and not hidden:
             chosen += self._draw.choice(others)
         chosen = chosen[:self.buffers]
         # the first place is filled too: what is done once may be done there
