@@ -94,7 +94,7 @@ def test_the_speedup_is_that_over_the_fastest_baseline() -> None:
     assert found.speedup is not None
     assert found.speedup.value == 1.5
     text = to_text(found)
-    assert text.startswith("1.5x (1.47 to 1.53) faster than the fastest baseline\n")
+    assert text.startswith("1.5x (1.47 to 1.53): faster than the fastest baseline\n")
     assert "75% of the speed of light" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -61,6 +61,7 @@ class Contender:
         self._token = 0
         self.facts: dict[str, Any] = {}
         self.peak: int | None = None
+        self.compiled: bool | None = None
 
     def prepare(self, tree: Any, forms: Sequence[codec.TensorForm], *, buffers: int, flush: int) -> None:
         """Load it and make room for inputs. Raises Stopped.
@@ -133,6 +134,8 @@ class Contender:
             self.facts = reply.facts(found.get("facts"))
         except codec.CodecError as error:
             raise Stopped("forged", str(error)) from None
+        graphs = found.get("graphs")
+        self.compiled = None if graphs is None else bool(graphs)
         size = found.get("bytes")
         self.peak = size if type(size) is int and 0 <= size < 1 << 48 else None
 

@@ -74,8 +74,13 @@ def findings_of(seen: Seen, clocks: Mapping[str, Told], facts: Mapping[str, Any]
     return found
 
 
-def why_left_out(seen: Seen) -> str | None:
-    """Why a baseline is no baseline; None for one that is."""
+def why_left_out(seen: Seen, compiled: bool | None = None) -> str | None:
+    """Why a baseline is no baseline; None for one that is.
+
+    Args:
+        seen: what the rounds brought of it.
+        compiled: whether anything was compiled of what was to be; None where nothing was to be.
+    """
     if seen.stopped is not None:
         return str(seen.stopped)[:300]
     if seen.mistakes:
@@ -83,4 +88,6 @@ def why_left_out(seen: Seen) -> str | None:
         return f"its own output is outside the tolerance: expected {wrong.expected}, got {wrong.actual}"
     if not (seen.batches["cold"] and seen.batches["warm"]):
         return "it was not timed"
+    if compiled is False:
+        return "torch.compile compiled nothing of it"
     return None

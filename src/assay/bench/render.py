@@ -66,8 +66,9 @@ def _headline(report: BenchReport, width: int) -> Iterator[Text]:
     elif speedup is None:
         yield Text(f"No speedup{mark}: there is nothing to compare with", style="bold yellow")
     else:
-        word = "faster" if speedup.low > 1 else "slower" if speedup.high < 1 else "as fast, within the interval"
-        yield Text(f"{_ratio(speedup)} {word} than the fastest baseline{mark}", style="bold")
+        word = ("faster than the fastest baseline" if speedup.low > 1 else "slower than the fastest baseline"
+                if speedup.high < 1 else "as fast as the fastest baseline, within the interval")
+        yield Text(f"{_ratio(speedup)}: {word}{mark}", style="bold")
 
 
 def finding_text(finding: BenchFinding) -> str:

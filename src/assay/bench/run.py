@@ -191,7 +191,7 @@ def _judged(seen: dict[str, Seen], contenders: dict[str, Contender], options: Be
         clocks = clocks_of(each, options.allowance)
         if name == CANDIDATE:
             found.findings = findings_of(each, clocks, contenders[name].facts)
-        elif (why := why_left_out(each)) is not None:
+        elif (why := why_left_out(each, contenders[name].compiled)) is not None:
             if seen[CANDIDATE].stopped is None or each.stopped is not None:
                 found.left_out[name] = why
             continue

@@ -87,6 +87,7 @@ class Bench:
         flush: memory whose filling empties the caches.
         held: what the calls of the last batch returned.
         copies: by call of the last batch, what it returned as it was when it returned.
+        compiled: whether torch.compile was asked for.
     """
 
     model: Any
@@ -100,6 +101,7 @@ class Bench:
     flush: torch.Tensor | None = None
     held: list[Any] = field(default_factory=list)
     copies: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    compiled: bool = False
 
 
 def answer(benches: dict[str, Bench], frame: wire.Frame, device: str, build: Callable[[], Any],
@@ -132,7 +134,7 @@ def answer(benches: dict[str, Bench], frame: wire.Frame, device: str, build: Cal
     if step == "collect":
         return _collect(bench, header)
     if step == "memory":
-        return {"bytes": _memory(bench), "facts": facts()}, []
+        return {"bytes": _memory(bench), "graphs": _graphs() if bench.compiled else None, "facts": facts()}, []
     return {"ok": benches.pop(name) is not None, "facts": facts()}, []
 
 
@@ -141,7 +143,8 @@ def _prepare(header: dict[str, Any], device: str, model: Any) -> Bench:
     forms = [codec.TensorForm.from_json(form) for form in header["forms"]]
     if header.get("compile"):
         model = torch.compile(model)
-    bench = Bench(model, HostClock() if device == "cpu" else DeviceClock(), header["tree"], forms, device)
+    bench = Bench(model, HostClock() if device == "cpu" else DeviceClock(), header["tree"], forms, device,
+                  compiled=bool(header.get("compile")))
     for _ in range(int(header["buffers"])):
         storages = [_laid(form, device) for form in forms]
         views = [s.as_strided(f.shape, f.stride) for s, f in zip(storages, forms, strict=True)]
@@ -273,6 +276,13 @@ def _at(tensor: torch.Tensor, where: Sequence[int]) -> torch.Tensor:
     if not where:
         return tensor
     return torch.take(tensor, torch.tensor(where, device=tensor.device))
+
+
+def _graphs() -> int:
+    """Graphs that torch.compile made in this process: none where it gave up without a word."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
 
 
 def _memory(bench: Bench) -> int | None:
