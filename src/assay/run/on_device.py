@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import time
 from collections import deque
@@ -47,10 +48,13 @@ class OnDevice:
         self.spent = {"context": 0, "compile": 0, "stubs": 0}
         """Microseconds for the device's context, Triton's compiler, and the host code that it has a C compiler make."""
         self.tuners: dict[str, int] = {}
+        self.kernels: dict[int, Any] = {}
+        """Compiled kernels that were launched, by identity."""
 
     def reset(self) -> None:
         """Forget the launches."""
         self.launches.clear()
+        self.kernels.clear()
         self.total = self.replaced = 0
 
     def took(self) -> dict[str, int]:
@@ -65,17 +69,37 @@ class OnDevice:
             "launches": [{"kernel": x.kernel, "grid": list(x.grid), "completed": x.completed, "error": x.error}
                          for x in list(self.launches)[:100]],
             "launch_count": self.total, "replaced": self.replaced, "configs": dict(sorted(self.tuners.items())),
+            "compiled": self.compiled(),
         }
+
+    def compiled(self) -> list[dict[str, Any]]:
+        """What each kernel that was launched takes, in the form of the resources gate; nothing where one is unknown."""
+        found = []
+        for number, kernel in enumerate(list(self.kernels.values())[:100]):
+            metadata, binary = kernel.metadata, kernel.asm.get("cubin")
+            target = getattr(metadata, "target", None)
+            if target is None or target.backend != "cuda" or not isinstance(binary, bytes):
+                return []
+            found.append({
+                "kernel": str(metadata.name), "target": f"sm_{target.arch}", "config": "", "constexprs": {},
+                "launch": number, "error": None, "over": None, "shared": int(metadata.shared),
+                "tensor_memory": int(getattr(metadata, "tmem_size", 0) or 0), "warps": int(metadata.num_warps),
+                "registers": int(kernel.n_regs), "spilled": 4 * int(kernel.n_spills),
+                "sha256": hashlib.sha256(binary).hexdigest()})
+        return found
 
 
 def install() -> OnDevice:
     """Record launches in this process from now on; at once nothing where Triton is missing."""
     recorder = OnDevice()
     try:
+        import triton
         from triton.runtime.autotuner import Autotuner
         from triton.runtime.jit import JITFunction
     except ImportError:
         return recorder
+    # line information names the folder of this worker: without it, one source gives one binary
+    triton.knobs.compilation.disable_line_info = True
     launch, tune = JITFunction.run, Autotuner.run
     make = Autotuner.__init__
 
@@ -100,6 +124,8 @@ def install() -> OnDevice:
             seen.error = f"{type(error).__name__}: {error}"[:300]
             raise
         seen.completed = True
+        if all(hasattr(result, name) for name in ("metadata", "asm", "n_regs", "n_spills")):
+            recorder.kernels[id(result)] = result
         return result
 
     def created(self: Any, *args: Any, **kwargs: Any) -> None:
