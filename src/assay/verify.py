@@ -42,7 +42,6 @@ from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.references import References
-from assay.run.resource_numbers import ResourceNumbers
 from assay.run.sandbox import Level
 from assay.run.static import Scan
 from assay.run.threads import one_thread
@@ -51,6 +50,8 @@ from assay.vocabulary import EffortTier
 
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
 LIBRARY_BYTES = 4 << 30
+SHARED_SECONDS = 90.0
+"""Least time for a verdict on a GPU, which a neighbour's endless kernel may slow down for a while."""
 COMPILING = 3.0
 """Factor on the patience with a call on a GPU, which may compile kernels for sizes that it has not seen."""
 BACKWARD = re.compile(r"autograd\.Function|\bregister_autograd\b|\bdef\s+backward\s*\(|\bsetup_context\b")
@@ -209,8 +210,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         return sanitizers[0]
 
     run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler,
-              sanitizer=sanitizer if device == "cuda" else None,
-              numbers=ResourceNumbers(candidate.digest, task.digest, candidate.languages, cache))
+              sanitizer=sanitizer if device == "cuda" else None)
     scan = Scan(candidate.source)
     try:
         # on a GPU outputs are large, and no worker computes on the processor meanwhile
@@ -249,7 +249,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     drawn = seeds.draw(options.seed) if options.seed is None else seeds.Seed(options.seed, options.nonce)
     seed = drawn.value
     progress(f"seed {drawn.commitment}", 0, 0)
-    seconds = options.timeout if options.timeout is not None else SECONDS[options.tier]
+    seconds = options.timeout if options.timeout is not None else max(
+        SECONDS[options.tier], SHARED_SECONDS if device == "cuda" else 0.0)
     run.seed, run.random = seed, study.random
     run.budget = Budget(time.monotonic() + seconds, floor=options.patience * (COMPILING if device == "cuda" else 1.0),
                         firm=options.timeout is not None)
@@ -266,9 +267,6 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
     ctx, pilots = pilot.learn(ctx, run, sessions[0], options.patience)
-    if run.numbers is not None:
-        for tried in pilots:
-            run.numbers.learn(tried, ctx.target)
     gates = chosen_gates(BATTERY, contract, options.only)
     began = time.monotonic()
     plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]

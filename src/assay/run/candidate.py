@@ -83,12 +83,12 @@ class CandidateSession:
         self._worker: Worker | None = None
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
-        self._load_seconds = 12 * patience
+        self._patience, self._load_seconds = patience, 12 * patience
         self._build_cache = build_cache if build_cache is not None else BuildCache()
         self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
         self._ran = False
         self.entry = ""
-        self.deaths = 0
+        self.deaths = self.lost_devices = 0
         self.load_seconds = 0.0
         self._token = 0
 
@@ -130,6 +130,7 @@ class CandidateSession:
         worker.arena_used += region.size + -region.size % mmap.PAGESIZE
         self._token += 1
         header, chunks = self._header(probe, truths, weights, seeds, region)
+        header["settle"] = max(self._patience, timeout / 3.0)
         outputs = sum(leaf.native.numel() * leaf.native.element_size() for t in truths for leaf in t.leaves
                       if leaf.native is not None)
         limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
@@ -161,6 +162,7 @@ class CandidateSession:
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
         if others or _lost_device(answer) or ends_its_worker(probe):
+            self.lost_devices += _lost_device(answer)
             self._retire()
         return observation.model_copy(update={"memory": memory})
 
@@ -395,6 +397,8 @@ def _error_status(error: dict[str, Any]) -> Any:
         return "needs_gpu"
     if error.get("memory"):
         return "memory"
+    if error.get("type") == "DeviceHung":
+        return "timed_out"
     if error.get("phase") == "worker":
         # before the candidate was reached: the device or our own process failed
         return "unavailable"

@@ -26,6 +26,7 @@ import torch
 from assay.probe.backward import parsed
 from assay.run import backward, bait, builds, codec, integrity, mixed, tiled, timed, traces, ways, weights, wire
 from assay.run.instruments import Instruments
+from assay.run.on_device import DeviceHung, settle
 
 ERROR_TEXT = 2000
 RED_ZONE = 512
@@ -348,7 +349,7 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
                     outputs, gradients = _call(state, model, args, kwargs, previous, header, cotangents, found, stage,
                                                len(calls))
             if state.device != "cpu":
-                torch.cuda.synchronize()
+                settle(float(header.get("settle") or 10.0))
             seconds = clock() - started
             phase = "collect"
             if "state" in conditions:
@@ -380,7 +381,8 @@ def _run(state: _State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
     except BaseException as error:
         reply["error"] = describe(error, "/".join([phase, *stage[-1:]]))
         if state.device != "cpu":
-            reply["error"]["sticky"] = _device_lost()
+            # nothing more can be asked of a device that does not come back
+            reply["error"]["sticky"] = isinstance(error, DeviceHung) or _device_lost()
     lost = bool(reply.get("error", {}).get("sticky"))
     reply["facts"] = {**_facts(state), **tools.facts(lost), "modes": state.modes[:20], "module": is_module,
                       "inputs": ranges, "parameters": shared}

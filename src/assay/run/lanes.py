@@ -16,12 +16,12 @@ from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Observation, Record, Truth
 from assay.run.candidate import CandidateSession, Weights
 from assay.run.reference import ReferenceFailed, ReferenceSession
-from assay.run.resource_numbers import ResourceNumbers
 
 AHEAD = 4
 HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
 DEATHS_PER_GATE = 6
+DEATHS_IN_ALL = 24
 COMPILE_SECONDS = 180.0
 SANITIZE_SECONDS = 300.0
 
@@ -72,8 +72,6 @@ class Run:
     approximate: bool = False
     """Whether approximate intrinsics count as a coarser arithmetic: the candidate's source names some."""
     compilers: Callable[[str], CandidateSession] | None = None
-    numbers: ResourceNumbers | None = None
-    """What is known of the candidate's kernels on some target."""
     sanitizer: Callable[[], CandidateSession] | None = None
     """Gives the session whose probes run under compute-sanitizer."""
     fits: Callable[[Probe], bool] | None = None
@@ -167,16 +165,12 @@ class Run:
         return Record(probe, truths, observation)
 
     def _compile(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights, target: str) -> Record:
-        """Compile what the candidate launches for a target, where that is not known yet; nothing runs."""
-        if self.numbers is not None and (known := self.numbers.find(probe, target)) is not None:
-            return Record(probe, truths, known)
+        """Compile what the candidate launches for a target; nothing runs."""
         if self.compilers is None:
             return Record(probe, truths, Observation(probe=probe.id, status="toolchain", text="no compiler here"))
         with self.compile_lock:
             session = self.compilers(target)
             observation = session.run(probe, truths, weights, self.call_seeds(probe), COMPILE_SECONDS)
-        if self.numbers is not None:
-            self.numbers.keep(probe, target, observation)
         return Record(probe, truths, observation)
 
     def _sanitize(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights) -> Record:
@@ -261,11 +255,14 @@ class Run:
         if hung:
             return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it hung before"))
         with lock:
-            died = self.deaths.get(probe.gate, 0) >= DEATHS_PER_GATE
+            died = self.deaths.get(probe.gate, 0) >= DEATHS_PER_GATE or sum(self.deaths.values()) >= DEATHS_IN_ALL
         if died:
             return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it died before"))
+        lost = session.lost_devices
         record = self._answer(probe, job.truths, job.weights, session)
-        if record.observation.status in FAULTS - {"raised", "timed_out"}:
+        if record.observation.status in FAULTS - {"raised", "timed_out"} or (
+                session.lost_devices > lost and record.observation.status == "raised"):
+            # each costs a new process
             with lock:
                 self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + 1
         if record.observation.status == "timed_out":

@@ -210,6 +210,24 @@ def corrupted(seed: int, arguments: Sequence[Any]) -> Iterator[list[int]]:
                 now.copy_(torch.where(stored, now.flatten().roll(1).reshape(now.shape), now))
 
 
+class DeviceHung(RuntimeError):
+    """The device did not finish what it was given."""
+
+
+def settle(seconds: float) -> None:
+    """Wait until the device is idle. Raises DeviceHung where the current stream is not done in this many seconds.
+
+    A judge that waits for an answer cannot tell compiling from a kernel that never ends; here, all is launched.
+    """
+    stream, end, pause = torch.cuda.current_stream(), time.monotonic() + seconds, 0.0
+    while not stream.query():
+        if time.monotonic() > end:
+            raise DeviceHung(f"the device was not done {seconds:.0f} s after the call had returned")
+        time.sleep(pause)
+        pause = min(0.01, pause + 0.0002)
+    torch.cuda.synchronize()
+
+
 def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],
                        leaves: Callable[[Any], list[torch.Tensor]]) -> tuple[Any, list[torch.Tensor]]:
     """Queue a long sleep and an update of the inputs on a stream, call on it, and copy the outputs there.
