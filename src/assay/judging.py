@@ -78,8 +78,9 @@ def among(records: Sequence[Record], trial: Sequence[Record]) -> list[Record]:
     return [*(r for r in records if (r.probe.gate, r.probe.kind) not in kinds), *trial]
 
 
-CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights": Reason.WEIGHTS}
-"""Observations that decide nothing because the candidate's own process says so."""
+CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights": Reason.WEIGHTS,
+          "machine": Reason.MACHINE}
+"""Observations that decide nothing because the candidate's own process says so, or ended and nobody saw why."""
 
 
 def _claim(gate: Gate, records: Sequence[Record]) -> Reason | None:

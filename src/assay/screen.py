@@ -260,7 +260,8 @@ def _weights(reference: ReferenceSession, rule: Rule) -> Weights:
 def _unanswered(seed: int, seen: Observation, device: str) -> ScreenTrial:
     """The trial that the candidate did not answer."""
     undecided = {"needs_gpu": Reason.NEEDS_GPU, "memory": Reason.OUT_OF_MEMORY, "toolchain": Reason.TOOLCHAIN,
-                 "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET}
+                 "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET, "unavailable": Reason.INTERNAL,
+                 "machine": Reason.MACHINE}
     if seen.status in undecided:
         return ScreenTrial(seed=seed, outcome=Outcome.INCONCLUSIVE, reason=undecided[seen.status])
     if seen.status == "timed_out" and device == "cpu":

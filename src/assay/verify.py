@@ -182,7 +182,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     failures: list[Observation] = []
     hide = [*filter(None, [task.path]), *first.hidden(options.store)]
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": hide,
-                                   "failures": failures, "patience": options.patience,
+                                   "failures": failures, "kills": [], "patience": options.patience,
                                    "build_cache": BuildCache(candidate.digest, cache)}
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),

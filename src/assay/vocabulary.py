@@ -131,6 +131,7 @@ class Reason(StrEnum):
     WEIGHTS = "weights"
     TOOLCHAIN = "toolchain"
     OUT_OF_MEMORY = "out_of_memory"
+    MACHINE = "machine"
     BUDGET = "budget"
     UNSTABLE_REFERENCE = "unstable_reference"
     REFERENCE_REJECTS = "reference_rejects"

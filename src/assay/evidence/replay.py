@@ -22,8 +22,8 @@ from assay.vocabulary import Reason
 COMPARED = ("assay", "python", "torch", "triton", "numpy", "machine", "system", "device", "emulated_target", "gpu",
             "compute_capability", "cuda", "driver")
 """What of an environment is compared."""
-_CANNOT = frozenset({Reason.NEEDS_GPU, Reason.OUT_OF_MEMORY, Reason.TOOLCHAIN, Reason.BUDGET, Reason.INTERNAL,
-                     Reason.WEIGHTS})
+_CANNOT = frozenset({Reason.NEEDS_GPU, Reason.OUT_OF_MEMORY, Reason.MACHINE, Reason.TOOLCHAIN, Reason.BUDGET,
+                     Reason.INTERNAL, Reason.WEIGHTS})
 """Why a probe says nothing here, though it may elsewhere."""
 
 

@@ -142,7 +142,8 @@ def undecided_reason(record: Record) -> Reason | None:
             return Reason.INTERNAL
     status = record.observation.status
     known = {"memory": Reason.OUT_OF_MEMORY, "needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN,
-             "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET, "unavailable": Reason.INTERNAL}
+             "weights": Reason.WEIGHTS, "not_run": Reason.BUDGET, "unavailable": Reason.INTERNAL,
+             "machine": Reason.MACHINE}
     return known.get(status)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Status = Literal[
     "ok", "raised", "exited", "signalled", "timed_out", "closed", "forged", "flooded", "guardian_lost",
-    "memory", "needs_gpu", "toolchain", "weights", "unavailable", "not_run",
+    "memory", "needs_gpu", "toolchain", "weights", "unavailable", "machine", "not_run",
 ]
 
 FAULTS: frozenset[str] = frozenset(

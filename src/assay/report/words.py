@@ -97,6 +97,7 @@ REASONS: dict[Reason, str] = {
     Reason.WEIGHTS: "parameters do not match the reference's",
     Reason.TOOLCHAIN: "a tool or module it needs is missing here",
     Reason.OUT_OF_MEMORY: "out of memory",
+    Reason.MACHINE: "the machine ended the process",
     Reason.BUDGET: "budget spent",
     Reason.UNSTABLE_REFERENCE: "the reference itself is unstable there",
     Reason.REFERENCE_REJECTS: "the reference rejects these inputs",
@@ -111,8 +112,8 @@ REASONS: dict[Reason, str] = {
 """What each reason says."""
 
 UNDECIDED_REASONS = frozenset({
-    Reason.NEEDS_GPU, Reason.EMULATION, Reason.WEIGHTS, Reason.TOOLCHAIN, Reason.OUT_OF_MEMORY, Reason.BUDGET,
-    Reason.UNSTABLE_REFERENCE, Reason.REFERENCE_REJECTS, Reason.REFERENCE_RANDOM, Reason.WEAK_TASK,
+    Reason.NEEDS_GPU, Reason.EMULATION, Reason.WEIGHTS, Reason.TOOLCHAIN, Reason.OUT_OF_MEMORY, Reason.MACHINE,
+    Reason.BUDGET, Reason.UNSTABLE_REFERENCE, Reason.REFERENCE_REJECTS, Reason.REFERENCE_RANDOM, Reason.WEAK_TASK,
     Reason.BY_CONTRACT, Reason.FORWARD_ONLY, Reason.NO_SUCH_INPUT, Reason.NOTHING_TO_VARY, Reason.INTERNAL,
 })
 """Reasons that say why nothing was decided; all others name a fault of the candidate."""

@@ -24,7 +24,8 @@ from assay.vocabulary import Label, Outcome, Reason
 
 Kind = Literal["screen", "verify"]
 
-PASSING = frozenset({Reason.BUDGET, Reason.OUT_OF_MEMORY, Reason.INTERNAL, Reason.TOOLCHAIN, Reason.NEEDS_GPU})
+PASSING = frozenset({Reason.BUDGET, Reason.OUT_OF_MEMORY, Reason.MACHINE, Reason.INTERNAL, Reason.TOOLCHAIN,
+                     Reason.NEEDS_GPU})
 """Why something was undecided that may be decided next time, on the same content and machine."""
 
 

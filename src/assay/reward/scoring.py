@@ -19,7 +19,8 @@ TAMPERING = frozenset({Reason.HARNESS_PATCHED, Reason.REFERENCE_SOUGHT, Reason.F
 FAULTS = frozenset({Reason.RAISED, Reason.EXITED, Reason.SIGNALLED, Reason.TIMED_OUT, Reason.FORGED_FRAME,
                     Reason.OUTPUT_FLOOD, Reason.OUT_OF_MEMORY_CANDIDATE, Reason.COMPILE_FAILED})
 """Reasons for which there was no output."""
-OURS = frozenset({Reason.INTERNAL, Reason.BUDGET, Reason.OUT_OF_MEMORY, Reason.EMULATION, Reason.UNSTABLE_REFERENCE})
+OURS = frozenset({Reason.INTERNAL, Reason.BUDGET, Reason.OUT_OF_MEMORY, Reason.MACHINE, Reason.EMULATION,
+                  Reason.UNSTABLE_REFERENCE})
 """Why something was left undecided through no doing of the candidate, as the judge itself saw it."""
 
 

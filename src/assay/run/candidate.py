@@ -15,7 +15,7 @@ from assay.probe.backward import PASSES
 from assay.probe.layouts import Placement, as_made, place
 from assay.probe.model import Probe
 from assay.probe.record import MemoryEvent, Observation, Truth
-from assay.run import codec, reply
+from assay.run import codec, killed, reply
 from assay.run.arena import Region
 from assay.run.build_cache import BuildCache
 from assay.run.process import Death, Limits, Worker, Zygote
@@ -71,12 +71,13 @@ class CandidateSession:
         failures: failed attempts to load the candidate, shared by all its sessions.
         patience: seconds; loading, which may compile, gets twelve times that.
         build_cache: extensions that the candidate built, shared by all its sessions.
+        kills: probes on which it was ended from outside, shared by all its sessions.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
                  limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
                  failures: list[Observation] | None = None, patience: float = 10.0,
-                 build_cache: BuildCache | None = None) -> None:
+                 build_cache: BuildCache | None = None, kills: list[str] | None = None) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self._options, self._limits = options, limits
         self._sandbox, self._hide = sandbox, tuple(hide)
@@ -86,6 +87,7 @@ class CandidateSession:
         self._patience, self._load_seconds = patience, 12 * patience
         self._build_cache = build_cache if build_cache is not None else BuildCache()
         self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
+        self._kills: list[str] = [] if kills is None else kills
         self._ran = False
         self.entry = ""
         self.deaths = self.lost_devices = 0
@@ -109,6 +111,16 @@ class CandidateSession:
             timeout: seconds for the whole probe; more is a hang.
             left: seconds that there are at all; a probe that they end decides nothing.
         """
+        end = time.monotonic() + left
+
+        def once() -> Observation:
+            return self._once(probe, truths, weights, seeds, timeout, end - time.monotonic())
+
+        return killed.decided(once(), once, self._kills)
+
+    def _once(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
+              timeout: float, left: float) -> Observation:
+        """Run one probe, in the worker that is there or a fresh one."""
         began = time.monotonic()
         failed = self._ensure_loaded(probe.id, left)
         self.load_seconds += time.monotonic() - began
@@ -124,7 +136,7 @@ class CandidateSession:
         region = _region(probe, truths)
         if worker.arena_used and worker.arena_used + region.size > ARENA_BYTES:
             self._retire()
-            return self.run(probe, truths, weights, seeds, timeout, left)
+            return self._once(probe, truths, weights, seeds, timeout, left)
         worker.reserve(worker.arena_used + region.size + 2 * mmap.PAGESIZE)
         image = region.write(worker.arena, worker.arena_used)
         worker.arena_used += region.size + -region.size % mmap.PAGESIZE
@@ -203,7 +215,7 @@ class CandidateSession:
         failure: Observation | None = None
         if isinstance(answer, Death):
             failure = self._lost(probe_id, answer, limit <= left)
-            if failure.status == "not_run":
+            if failure.status in ("not_run", "machine"):
                 return failure
             if failure.status == "timed_out" and self._builds:
                 failure = failure.model_copy(update={
@@ -372,6 +384,8 @@ def _placement(layouts: Sequence[str], leaf: int, tensor: torch.Tensor, stride: 
 
 
 def _of_death(probe_id: str, death: Death) -> Observation:
+    if death.kind == "machine":
+        return Observation(probe=probe_id, status="machine", text=killed.OUT_OF_MEMORY)
     status = death.kind if death.kind != "closed_by_judge" else "closed"
     return Observation.model_validate({"probe": probe_id, "status": status, "code": death.code,
                                        "left": death.left, "text": printable(death.text[-2000:])})

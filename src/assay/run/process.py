@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.errors import InputError
-from assay.run import sandbox
+from assay.run import killed, sandbox
 from assay.run.wire import HEADER_LIMIT, HOSTILE_HEADER_LIMIT, Frame, FrameReader, WireFault, encode, ready
 
 OUTPUT_TAIL = 4096
@@ -40,7 +40,8 @@ class Death:
 
     Attributes:
         kind: exited, signalled, timed_out, closed (it shut its channel), forged (not a frame, or one that
-            nobody asked for), flooded (printed more than the limit), guardian_lost.
+            nobody asked for), flooded (printed more than the limit), guardian_lost, machine (the kernel
+            ended it, or its guardian, for want of memory).
         code: exit status or signal number, where there is one.
         left: running processes it left behind.
         text: end of what it printed.
@@ -268,6 +269,7 @@ class Worker:
     _tail: bytearray = field(default_factory=bytearray)
     _open: set[int] = field(default_factory=set)
     death: Death | None = None
+    _memory_kills: dict[str, int] = field(default_factory=killed.counted)
 
     def __post_init__(self) -> None:
         self.channel.setblocking(False)
@@ -304,6 +306,7 @@ class Worker:
         if ready(self.channel, 0) and not ready(self.control, 0):
             # nobody has asked yet: a second answer, or a first one to the next question
             return self._end("closed" if self._is_closed() else "forged")
+        self._memory_kills = killed.counted()
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -388,7 +391,11 @@ class Worker:
             while fd in self._open and poll.poll(0) and self.printed <= 2 * OUTPUT_LIMIT:
                 self._drain(fd)
         code, left = None, int(report.get("left", 0))
-        if kind == "closed" and "status" not in report:
+        status = report.get("status")
+        by_kill = status is None or (os.WIFSIGNALED(int(status)) and os.WTERMSIG(int(status)) == signal.SIGKILL)
+        if kind == "closed" and by_kill and killed.moved(self._memory_kills):
+            kind = "machine"
+        elif kind == "closed" and "status" not in report:
             kind = "guardian_lost"
         elif kind == "closed" and not report.get("killed"):
             status = int(report["status"])

@@ -16,7 +16,7 @@ from assay.oracle.cache import TruthCache, key_of, machine, package_version
 from assay.oracle.truth import Kind
 from assay.probe.model import Draw
 from assay.probe.record import Truth
-from assay.run import codec
+from assay.run import codec, killed
 from assay.run.candidate import Weights
 from assay.run.cost import Cost
 from assay.run.process import Death, Limits, Worker, Zygote
@@ -89,6 +89,8 @@ class ReferenceSession:
         reply = self._worker.request(header, timeout=timeout, payload_limit=REPLY_LIMIT)
         if isinstance(reply, Death):
             self._worker = None
+            if reply.kind == "machine":
+                raise ReferenceFailed(f"{killed.OUT_OF_MEMORY} that the reference ran in")
             raise ReferenceFailed(f"the reference worker {reply.kind.replace('_', ' ')}"
                                   f"{f' ({reply.code})' if reply.code is not None else ''}: {reply.text[-400:]}")
         if "task_error" in reply.header:
