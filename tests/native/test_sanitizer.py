@@ -9,8 +9,23 @@ from typing import Any
 
 import pytest
 import torch
+from tests.native.kernels import (
+    ADD_TO_EMPTY,
+    ADD_TO_ZEROS,
+    BEYOND,
+    COPY_BEYOND,
+    CUDA,
+    LEAVES_EARLY,
+    ODD_WAIT,
+    RACES,
+    TASK,
+    THROUGH_SHARED,
+    TRITON,
+    UNWRITTEN,
+    WITHIN,
+)
 
-from assay.gates import GATES, Context
+from assay.gates import GATES, Context, Verdict
 from assay.probe.model import Draw, Probe
 from assay.probe.record import Record
 from assay.run.build_cache import BuildCache
@@ -23,122 +38,6 @@ from assay.task import parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import EffortTier, Label, Outcome, Reason
 
-TASK = """
-import torch
-N = 37
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return 2.0 * x
-def get_inputs():
-    return [torch.randn(5, N)]
-def get_init_inputs():
-    return []
-"""
-TRITON = '''
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < n
-    y = tl.load(y_ptr + i, mask=inside, other=0.0)
-    x = tl.load(x_ptr + i, mask=inside, other=0.0)
-    tl.store(y_ptr + i, 2.0 * x + y, mask=inside)
-
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        x = x.contiguous()
-        y = torch.zeros_like(x)
-        scale[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
-        return y
-'''
-BEYOND = TRITON.replace("tl.load(x_ptr + i, mask=inside, other=0.0)", "tl.load(x_ptr + i)")
-UNWRITTEN = TRITON.replace("zeros_like", "empty_like")
-CUDA = '''
-import os
-
-import torch
-from torch.utils.cpp_extension import load
-
-SOURCE = r"""
-#include <ATen/ATen.h>
-#include <torch/library.h>
-__global__ void copy_within(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = 2.0f * x[i];
-}
-__global__ void copy_beyond(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i <= n) y[i] = 2.0f * x[i];
-}
-__global__ void add_to(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] += 2.0f * x[i];
-}
-__global__ void through_shared(const float* x, float* y, int n) {
-  __shared__ float s[256];
-  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-  s[255 - t] = i < n ? x[i] : 0.0f;
-  __syncthreads();
-  if (i < n) y[i] = 2.0f * s[255 - t];
-}
-__global__ void neighbour_early(const float* x, float* y, int n) {
-  __shared__ float s[256];
-  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-  s[(t + 32) % 256] = i < n ? x[i] : 0.0f;
-  float seen = s[t];
-  __syncthreads();
-  if (i < n) y[i] = 2.0f * s[(t + 32) % 256] + 0.0f * (seen - seen);
-}
-__global__ void leaves_early(const float* x, float* y, int n) {
-  __shared__ float s[256];
-  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-  if (i >= n) return;
-  s[t] = x[i];
-  __syncthreads();
-  y[i] = 2.0f * s[t];
-}
-__global__ void odd_threads_wait(const float* x, float* y, int n) {
-  __shared__ float s[256];
-  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-  s[t] = i < n ? x[i] : 0.0f;
-  if (t % 2) __syncthreads();
-  if (i < n) y[i] = 2.0f * s[t];
-}
-at::Tensor run(const at::Tensor& x, int64_t which) {
-  auto a = x.contiguous();
-  auto y = which == 3 ? at::zeros_like(a) : at::empty_like(a);
-  int n = a.numel(), blocks = (n + 255) / 256;
-  const float* from = a.data_ptr<float>();
-  float* to = y.data_ptr<float>();
-  switch (which) {
-    case 0: copy_within<<<blocks, 256>>>(from, to, n); break;
-    case 1: copy_beyond<<<blocks, 256>>>(from, to, n); break;
-    case 2: add_to<<<blocks, 256>>>(from, to, n); break;
-    case 3: add_to<<<blocks, 256>>>(from, to, n); break;
-    case 4: through_shared<<<blocks, 256>>>(from, to, n); break;
-    case 5: neighbour_early<<<blocks, 256>>>(from, to, n); break;
-    case 6: leaves_early<<<blocks, 256>>>(from, to, n); break;
-    case 7: odd_threads_wait<<<blocks, 256>>>(from, to, n); break;
-  }
-  return y;
-}
-TORCH_LIBRARY(sanitized_kernels, m) { m.def("run(Tensor x, int which) -> Tensor", &run); }
-"""
-with open("kernels.cu", "w") as file:
-    file.write(SOURCE)
-load("sanitized_kernels", [os.path.abspath("kernels.cu")], is_python_module=False)
-
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        return torch.ops.sanitized_kernels.run(x, {which})
-'''
-WITHIN, COPY_BEYOND, ADD_TO_EMPTY, ADD_TO_ZEROS, THROUGH_SHARED, RACES, LEAVES_EARLY, ODD_WAIT = range(8)
 BUILDS = BuildCache("kernels of these tests")
 
 
@@ -266,21 +165,32 @@ def test_a_right_cuda_kernel_leaves_its_tool_silent(which: int, gate: str, tool:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize(("source", "gate", "reason"), [
-    (BEYOND, "bounds", Reason.OUT_OF_BOUNDS_READ), (UNWRITTEN, "initialization", Reason.UNINITIALISED)])
-def test_a_gate_of_the_deep_tier_tells_kernel_and_line(source: str, gate: str, reason: Reason,
-                                                       zygote: Zygote) -> None:
-    options = Options(device="cuda", seed=3, tier=EffortTier.DEEP, only=(gate,))
-    report = verify_task(parse_task(TASK), parse_candidate(source), options=options, zygote=zygote)
+def test_a_gate_of_the_deep_tier_tells_kernel_and_line(zygote: Zygote) -> None:
+    options = Options(device="cuda", seed=3, tier=EffortTier.DEEP, only=("bounds",))
+    report = verify_task(parse_task(TASK), parse_candidate(BEYOND), options=options, zygote=zygote)
     assert report.label is Label.REJECTED
-    told = next(f for f in report.findings if f.reason is reason)
+    told = next(f for f in report.findings if f.reason is Reason.OUT_OF_BOUNDS_READ)
     assert told.detail["kernel"] == "scale"
     assert told.source is not None
     right = verify_task(parse_task(TASK), parse_candidate(TRITON), options=options, zygote=zygote)
     assert right.findings == ()
-    judged = next(g for g in right.gates if g.slug == gate)
+    judged = next(g for g in right.gates if g.slug == "bounds")
     assert judged.outcome is Outcome.PASS
     assert judged.undecided == {}, judged.note
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_a_result_that_depends_on_unwritten_memory_learns_its_line(zygote: Zygote,
+                                                                   reference: ReferenceSession) -> None:
+    options = Options(device="cuda", seed=3, only=("initialization",))
+    report = verify_task(parse_task(TASK), parse_candidate(UNWRITTEN), options=options, zygote=zygote)
+    found = report.findings[0]
+    record = _under(zygote, reference, UNWRITTEN, "initialization", "initcheck")
+    gate, verdict = GATES["initialization"], Verdict(findings=[found])
+    gate._reads([record], verdict)  # type: ignore[attr-defined]
+    assert verdict.findings[0].detail["kernel"] == "scale"
+    assert verdict.findings[0].detail["line"] == _line("tl.load(y_ptr + i", UNWRITTEN)
 
 
 def test_without_the_tool_the_probe_decides_nothing_and_says_why(zygote: Zygote, reference: ReferenceSession,

@@ -247,8 +247,9 @@ def read(tool: str, log: str, source: str, answer: dict[str, Any], late: bool, p
     elif own:
         pass
     elif not parsed.finished or not answer:
-        last = [line for line in printed.splitlines() if line.strip()][-1:] or ["it printed nothing"]
-        facts |= {"state": "failed", "why": (parsed.trouble or str(answer.get("error") or "") or last[0])[:300]}
+        last = [line.strip() for line in (log + printed).splitlines() if line.strip(" =")][-3:]
+        said = parsed.trouble or str(answer.get("error") or "") or " | ".join(last) or "it printed nothing"
+        facts |= {"state": "failed", "why": said[:300]}
     elif answer.get("error"):
         facts |= {"state": "failed", "why": f"the candidate does not run there: {answer['error']}"[:300]}
     return facts
