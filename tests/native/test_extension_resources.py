@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from assay.contract import Contract
 from assay.contract.model import Resources
-from assay.run.extension_resources import find, of_objdump, of_ptxas, plain_name
+from assay.run.extension_resources import find, of_objdump, of_ptxas, plain_name, read_built
 from assay.run.process import Zygote
 from assay.task import load_candidate, parse_candidate, parse_task
 from assay.verify import Options, verify_task
@@ -50,7 +51,7 @@ Resource usage:
  Common:
   GLOBAL:0
  Function _Z11copy_beyondPKfPfi:
-  REG:10 STACK:16 SHARED:1024 LOCAL:8 CONSTANT[0]:548 TEXTURE:0 SURFACE:0 SAMPLER:0
+  REG:10 STACK:16 SHARED:2048 LOCAL:8 CONSTANT[0]:548 TEXTURE:0 SURFACE:0 SAMPLER:0
 """
 TASK = """
 import torch
@@ -101,6 +102,26 @@ def test_of_a_build_for_several_chips_the_targets_part_is_read() -> None:
     assert (old.registers, old.shared) == (12, 0)
     assert (new.kernel, new.registers, new.stack, new.spilled, new.shared) == ("copy_beyond", 10, 16, 8, 1024)
     assert of_objdump(OBJDUMP, "sm_100") == ()
+
+
+@pytest.mark.skipif(find("nvcc") is None or find("cuobjdump") is None, reason="needs nvcc and cuobjdump")
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
+def test_assembler_and_disassembler_tell_the_same(target: str, tmp_path: Path) -> None:
+    source, cubin = tmp_path / "k.cu", tmp_path / "k.cubin"
+    source.write_text("""
+__global__ void fixed(float* x) { __shared__ float s[256]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads();
+  x[threadIdx.x] = s[255 - threadIdx.x]; }
+__global__ void chosen(float* x) { extern __shared__ float s[]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads();
+  x[threadIdx.x] = s[255 - threadIdx.x]; }
+__global__ void none(float* x) { x[threadIdx.x] *= 2.0f; }
+""")
+    made = subprocess.run([str(find("nvcc")), f"-arch={target}", "-cubin", "-Xptxas", "-v", str(source), "-o",
+                           str(cubin)], capture_output=True, text=True, check=True)
+    read = read_built(str(cubin), target)
+    assert read is not None
+    by_name = {k.kernel: k for k in of_ptxas(made.stdout + made.stderr)}
+    assert {k.kernel: k for k in read.taken} == by_name
+    assert {name: k.shared for name, k in by_name.items()} == {"fixed": 1024, "chosen": 0, "none": 0}
 
 
 @pytest.mark.parametrize(("mangled", "name"), [

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+RESERVED = 1024
+"""Bytes of shared memory that the system takes of each block; from sm_90 on cuobjdump counts them in."""
 SECONDS = 150.0
 """Seconds that the compilation of one source may take."""
 _INFO = re.compile(r"Compiling entry function '(?P<name>[^']+)' for '(?P<target>\w+)'")
@@ -100,6 +102,7 @@ def read_built(path: str, target: str) -> Outcome | None:
 def of_objdump(text: str, target: str) -> tuple[Taken, ...]:
     """Kernels in what `cuobjdump --dump-resource-usage` prints, of the parts made for a target."""
     found: list[Taken] = []
+    reserved = RESERVED if int(re.sub(r"\D", "", target) or 0) >= 90 else 0
     for part in re.split(r"^Fatbin .*$", text, flags=re.MULTILINE):
         arch = _ARCH.search(part)
         if arch is not None and arch["arch"].rstrip("af") != target:
@@ -110,7 +113,7 @@ def of_objdump(text: str, target: str) -> tuple[Taken, ...]:
                 name = function["name"]
             elif name and (usage := _USAGE.search(line)):
                 found.append(Taken(plain_name(name), int(usage["registers"]), int(usage["stack"]),
-                                   int(usage["local"]), int(usage["shared"])))
+                                   int(usage["local"]), max(0, int(usage["shared"]) - reserved)))
                 name = ""
     return tuple(found)
 
