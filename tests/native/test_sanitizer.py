@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
+import os
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +28,7 @@ from tests.native.kernels import (
 )
 
 from assay.gates import GATES, Context, Verdict
+from assay.oracle.cache import TruthCache
 from assay.probe.model import Draw, Probe
 from assay.probe.record import Record
 from assay.run.build_cache import BuildCache
@@ -37,8 +40,6 @@ from assay.run.sanitizer import find_tool
 from assay.task import parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import EffortTier, Label, Outcome, Reason
-
-BUILDS = BuildCache("kernels of these tests")
 
 
 def _line(text: str, source: str) -> int:
@@ -63,10 +64,11 @@ def reference(zygote: Zygote) -> Iterator[ReferenceSession]:
     session.close()
 
 
-def _under(zygote: Zygote, reference: ReferenceSession, source: str, gate: str, tool: str) -> Record:
+def _under(zygote: Zygote, reference: ReferenceSession, source: str, gate: str, tool: str,
+           builds: BuildCache | None = None) -> Record:
     """One probe of a candidate under a tool."""
     session = CandidateSession(zygote, source, ["ModelNew"], {"device": "cuda", "mode": "sanitize"}, Limits(),
-                               build_cache=BUILDS)
+                               build_cache=builds)
     run = Run(reference, [], Budget(math.inf), 3, sanitizer=lambda: session)
     probe = Probe(id=f"{gate}/{tool}", gate=gate, kind="sanitize", draws=(Draw(seed=5),),
                   conditions=(f"sanitize:{tool}",))
@@ -82,22 +84,36 @@ def _facts(record: Record) -> dict[str, Any]:
     return facts
 
 
-def _cuda(which: int, zygote: Zygote) -> str:
-    """A candidate of CUDA C++, whose extension an ordinary worker has built for all of these tests."""
+@pytest.fixture(scope="module")
+def builds(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> BuildCache:
+    """The extension of the candidates of CUDA C++, built once, whatever the number of test processes."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
     if shutil.which("ninja") is None or shutil.which("g++") is None:
         pytest.skip("needs ninja and g++")
-    source = CUDA.replace("{which}", str(which))
-    if not BUILDS.items():
-        session = CandidateSession(zygote, source, ["ModelNew"], {"device": "cuda"}, Limits(), build_cache=BUILDS)
-        failed = session._ensure_loaded("build", math.inf)
-        session.close()
-        if failed is not None and failed.status == "toolchain":
-            pytest.skip(f"the compilers here do not build it: {failed.error or failed.text}")
-        assert failed is None, failed
-    assert BUILDS.items()
-    return source
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with open(root / "sanitized-kernels.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = BuildCache("sanitized kernels", TruthCache(root / "sanitized-kernels"))
+        if not kept.items():
+            session = CandidateSession(zygote, _cuda(WITHIN), ["ModelNew"], {"device": "cuda"}, Limits(),
+                                       build_cache=kept)
+            failed = session._ensure_loaded("build", math.inf)
+            session.close()
+            if failed is not None and failed.status == "toolchain":
+                pytest.skip(f"the compilers here do not build it: {failed.error or failed.text}")
+            assert failed is None, failed
+    assert kept.items()
+    return kept
 
 
+def _cuda(which: int) -> str:
+    """A candidate of CUDA C++ that calls one of the kernels."""
+    return CUDA.replace("{which}", str(which))
+
+
+DEEP = Options(device="cuda", seed=3, tier=EffortTier.DEEP, only=("bounds",))
 WRONG_TRITON = [
     pytest.param(BEYOND, "bounds", "memcheck", "read", "tl.load(x_ptr + i)", id="memcheck"),
     pytest.param(UNWRITTEN, "initialization", "initcheck", "unwritten", "tl.load(y_ptr + i", id="initcheck"),
@@ -144,8 +160,8 @@ def test_a_right_triton_kernel_leaves_every_tool_silent(tool: str, zygote: Zygot
 @pytest.mark.parametrize(("which", "gate", "tool", "kinds", "kernel", "text"), WRONG_CUDA)
 def test_a_wrong_cuda_kernel_is_named_with_its_line(which: int, gate: str, tool: str, kinds: tuple[str, ...],
                                                     kernel: str, text: str, zygote: Zygote,
-                                                    reference: ReferenceSession) -> None:
-    facts = _facts(_under(zygote, reference, _cuda(which, zygote), gate, tool))
+                                                    reference: ReferenceSession, builds: BuildCache) -> None:
+    facts = _facts(_under(zygote, reference, _cuda(which), gate, tool, builds))
     assert facts["reports"], facts
     first = facts["reports"][0]
     assert first["kind"] in kinds
@@ -158,21 +174,25 @@ def test_a_wrong_cuda_kernel_is_named_with_its_line(which: int, gate: str, tool:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(("which", "gate", "tool"), RIGHT_CUDA)
 def test_a_right_cuda_kernel_leaves_its_tool_silent(which: int, gate: str, tool: str, zygote: Zygote,
-                                                    reference: ReferenceSession) -> None:
-    facts = _facts(_under(zygote, reference, _cuda(which, zygote), gate, tool))
+                                                    reference: ReferenceSession, builds: BuildCache) -> None:
+    facts = _facts(_under(zygote, reference, _cuda(which), gate, tool, builds))
     assert (facts["state"], facts["reports"]) == ("ran", []), facts
 
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 def test_a_gate_of_the_deep_tier_tells_kernel_and_line(zygote: Zygote) -> None:
-    options = Options(device="cuda", seed=3, tier=EffortTier.DEEP, only=("bounds",))
-    report = verify_task(parse_task(TASK), parse_candidate(BEYOND), options=options, zygote=zygote)
+    report = verify_task(parse_task(TASK), parse_candidate(BEYOND), options=DEEP, zygote=zygote)
     assert report.label is Label.REJECTED
     told = next(f for f in report.findings if f.reason is Reason.OUT_OF_BOUNDS_READ)
     assert told.detail["kernel"] == "scale"
     assert told.source is not None
-    right = verify_task(parse_task(TASK), parse_candidate(TRITON), options=options, zygote=zygote)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_a_right_kernel_passes_the_gate_of_the_deep_tier(zygote: Zygote) -> None:
+    right = verify_task(parse_task(TASK), parse_candidate(TRITON), options=DEEP, zygote=zygote)
     assert right.findings == ()
     judged = next(g for g in right.gates if g.slug == "bounds")
     assert judged.outcome is Outcome.PASS
