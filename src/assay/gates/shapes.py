@@ -43,15 +43,18 @@ class Shapes:
         ] + self._huge(ctx)
 
     def _huge(self, ctx: Context) -> list[Probe]:
-        """A small batch repeated past the limits of the device, where there is one, in the deep tier."""
-        if ctx.device != "cuda" or not ctx.deep:
+        """A small batch repeated to the native length; in the deep tier, past the limits of the device."""
+        if ctx.device != "cuda" or ctx.quick:
             return []
+        batches = huge.at_native(ctx.study, ctx.sizes, ctx.device_bytes)
+        if ctx.deep:
+            batches = huge.plan(ctx.study, ctx.sizes, ctx.device_bytes) or batches
         return [
             Probe(id=f"{self.slug}/{batch.name}", gate=self.slug, sizes=batch.sizes, conditions=(batch.condition,),
                   kind="huge-control" if batch.name == "control" else "huge",
                   draws=(Draw(seed=ctx.draw_seed(self.slug, "huge")),),
                   calls=(Call(), Call(storage="same"), Call(storage="same")))
-            for batch in huge.plan(ctx.study, ctx.sizes, ctx.device_bytes)
+            for batch in batches
         ]
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:

@@ -8,6 +8,7 @@ judge ever holds the large tensors: the worker repeats the inputs on its device 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.task.facts import Study, TaskSize
@@ -17,6 +18,8 @@ OFFSET_LIMIT = 1 << 31
 GRID_LIMIT = 65_535
 """Programs that the y and z axes of a CUDA grid take."""
 BASE_ELEMENTS = 1 << 18
+ROW_ELEMENTS = 1 << 20
+"""Elements of the longest row that is evaluated as it is at the native sizes."""
 BYTES_OF_DEVICE = 0.45
 """Share of the device's memory that inputs and outputs may take together."""
 WIDEST = 8
@@ -54,30 +57,72 @@ def plan(study: Study, base: dict[str, int], device_bytes: int) -> list[Huge]:
         base: sizes that values are probed at.
         device_bytes: memory of the device.
     """
+    small = _small(study, base)
+    if small is None:
+        return []
+    past_grid = math.ceil((GRID_LIMIT + 1 + small.rows) / small.rows)
+    past_offset = math.ceil((OFFSET_LIMIT + small.rows * small.per_row) / (small.rows * small.per_row))
+    wanted = (("past-grid-limit", past_grid), ("past-2^31-elements", past_offset))
+    return small.batches(wanted, device_bytes)
+
+
+def at_native(study: Study, base: dict[str, int], device_bytes: int) -> list[Huge]:
+    """A control, and a batch of the native length, for a task that is too large to be evaluated at its native sizes.
+
+    Empty where values are probed at the native length anyway, and where the native batch does not fit.
+
+    Args:
+        study: the task's study.
+        base: sizes that values are probed at.
+        device_bytes: memory of the device.
+    """
+    axis = _batch(study)
+    if axis is None or base.get(axis.name, axis.native) >= axis.native:
+        return []
+    # the other sizes as the task has them, where one row of them can be evaluated
+    for others in ({name: value for name, value in study.native().items() if name in base}, base):
+        small = _small(study, {**others, axis.name: base[axis.name]})
+        if small is not None and small.per_row <= ROW_ELEMENTS:
+            return small.batches((("native-batch", math.ceil(axis.native / small.rows)),), device_bytes)
+    return []
+
+
+@dataclass(frozen=True)
+class _Small:
+    """A batch that can be evaluated: the rest of its meaning as in Huge."""
+
+    sizes: dict[str, int]
+    rows: int
+    leaves: tuple[int, ...]
+    per_row: int
+    cost: int
+
+    def batches(self, wanted: Sequence[tuple[str, int]], device_bytes: int) -> list[Huge]:
+        """A control and those of the wanted numbers of copies that fit; empty where none does."""
+        fitting = [(name, copies) for name, copies in wanted
+                   if copies > 2 and copies * self.cost <= BYTES_OF_DEVICE * device_bytes]
+        return [Huge(name, self.sizes, self.rows, copies, self.leaves)
+                for name, copies in [("control", 2), *fitting]] if fitting else []
+
+
+def _small(study: Study, base: dict[str, int]) -> _Small | None:
+    """The batch to repeat; None where the rows are not independent of each other as far as the study can tell."""
     axis = _batch(study)
     if axis is None:
-        return []
+        return None
     leaves = tuple(i for i, leaf in enumerate(study.tensor_inputs())
                    if f"input {i} dim 0" in axis.moves or f"input {'.'.join(map(str, leaf.path))} dim 0" in axis.moves)
-    one = {**base, axis.name: 1}
-    inputs, parameters, outputs = study.elements(one)
+    inputs, parameters, outputs = study.elements({**base, axis.name: 1})
     zero_in, zero_parameters, zero_out = study.elements({**base, axis.name: 0})
     per_row = max(1, inputs - zero_in), max(1, outputs - zero_out)
     if parameters != zero_parameters or not leaves:
-        return []
+        return None
     rows = max(1, min(base.get(axis.name, axis.native), BASE_ELEMENTS // max(per_row)))
     rows += -rows % max(1, axis.multiple_of)
-    sizes = {**base, axis.name: rows}
     dtypes = [*(leaf.dtype for leaf in study.tensor_inputs()), *(leaf.dtype for leaf in study.outputs)]
     width = max((_width(name) for name in dtypes if name), default=4)
     cost = (2 * per_row[0] + 2 * per_row[1]) * rows * width
-    found = [Huge("control", sizes, rows, 2, leaves)]
-    past_grid = math.ceil((GRID_LIMIT + 1 + rows) / rows)
-    past_offset = math.ceil((OFFSET_LIMIT + rows * max(per_row)) / (rows * max(per_row)))
-    found += [Huge(name, sizes, rows, copies, leaves)
-              for name, copies in (("past-grid-limit", past_grid), ("past-2^31-elements", past_offset))
-              if copies > 2 and copies * cost <= BYTES_OF_DEVICE * device_bytes]
-    return found if len(found) > 1 else []
+    return _Small({**base, axis.name: rows}, rows, leaves, max(per_row), cost)
 
 
 def _width(dtype: str) -> int:
