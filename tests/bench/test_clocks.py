@@ -35,6 +35,10 @@ def test_a_machine_that_looks_away_for_a_few_rounds_accuses_nobody() -> None:
     assert told([away] * 6, IDLE, Allowance()).contradicted
 
 
+def test_one_round_contradicts_nobody() -> None:
+    assert not told([batch(0.1 * CALL)], IDLE, Allowance()).contradicted
+
+
 def test_a_slow_exchange_is_not_the_calls() -> None:
     idle = [Batch("flush", CALLS, 0.05, 1e-5)] * 3
     found = told([batch(CALL, wall=CALLS * CALL + 0.05)] * 4, idle, Allowance())

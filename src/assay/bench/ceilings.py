@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from dataclasses import dataclass
 
 from assay.bench.clocks import Allowance, told
@@ -76,12 +77,17 @@ class Gauge:
         self._pieces = pieces(device)
         self._contenders: dict[str, Contender] = {}
         self._fixed = FIXED if FIXED in self._pieces else "fp32"
+        self._lock = threading.Lock()
         self.ceilings: Ceilings | None = None
 
     def measure(self, cache_bytes: int) -> Ceilings:
         """Time everything once; the ceilings are kept. Raises Stopped."""
-        if self.ceilings is not None:
+        with self._lock:
+            if self.ceilings is None:
+                self.ceilings = self._measured(cache_bytes)
             return self.ceilings
+
+    def _measured(self, cache_bytes: int) -> Ceilings:
         tree, _ = codec.flatten([[], {}])
         best = {}
         for name, piece in self._pieces.items():
@@ -93,12 +99,11 @@ class Gauge:
             # the mode is the process's own: it is set again whenever a product is prepared
             best[name] = self._seconds(name)
         moved = {name: (2 if name == "copy" else 1) * 4 * self._pieces[name].size for name in ("copy", "read")}
-        self.ceilings = Ceilings(
+        return Ceilings(
             copy_bytes_per_s=max(moved[name] / best[name] for name in moved),
             flops={name: 2.0 * piece.size**3 / best[name] for name, piece in self._pieces.items()
                    if piece.kind == "product"},
             cache_bytes=cache_bytes)
-        return self.ceilings
 
     def fixed(self) -> float:
         """Seconds of the fixed product now. Raises Stopped."""

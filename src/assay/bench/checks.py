@@ -13,7 +13,7 @@ from assay.gates.numbers import shown
 from assay.oracle import LeafTruth
 from assay.probe.record import Truth
 
-SAMPLE = 1 << 14
+SAMPLE = 1 << 11
 """Elements of a large output that a timed call is checked at."""
 WHOLE = 1 << 18
 """Outputs of at most so many elements are checked whole."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 MOST_ROUNDS = 0.75
 """Share of the rounds in which the clocks have to contradict each other."""
+FEWEST_ROUNDS = 3
+"""Rounds below which a contradiction may be chance."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def told(batches: Sequence[Batch], empty: Sequence[Batch], allowance: Allowance)
         whole = statistics.fmean(batch.each) if batch.each else (batch.total - idle_total) / batch.calls
         claimed.append(max(trimmed(batch.each) if batch.each else whole, 1e-9))
         against += allowance.contradicts(max(whole, 0.0), seen[-1], batch.calls, single=bool(batch.each))
-    contradicted = against > MOST_ROUNDS * len(batches)
+    contradicted = len(batches) >= FEWEST_ROUNDS and against > MOST_ROUNDS * len(batches)
     return Told(tuple(claimed), tuple(seen), contradicted)
 
 

@@ -19,6 +19,8 @@ class BenchOptions:
         compiled: also against `torch.compile` of the reference.
         sizes: overrides of the task's integers.
         seed: of the schedule; None draws one.
+        inputs_seed: of the draws with a known truth; None takes that of the schedule. Whoever gives one lets their
+            truths be kept between benchmarks, and has to keep it from the candidates.
         sandbox: `auto`, `strict` or `off`; None for the warm parent's own.
         memory: bytes of inputs and outputs that one contender holds at a time.
         buffers: most sets of inputs at a time.
@@ -35,6 +37,7 @@ class BenchOptions:
     compiled: bool = True
     sizes: dict[str, int] = field(default_factory=dict)
     seed: int | None = None
+    inputs_seed: int | None = None
     sandbox: str | None = None
     memory: int = 4 << 30
     buffers: int = 128

@@ -82,6 +82,18 @@ class Rounds:
         if self.seen[CANDIDATE].stopped is None:
             self._step(CANDIDATE, "witness", groups, number)
 
+    def sound(self, name: str) -> bool:
+        """Whether a contender still runs and has returned nothing wrong: what comes after that counts no more."""
+        return self.seen[name].stopped is None and not self.seen[name].mistakes
+
+    def finish(self) -> None:
+        """Ask every contender that still runs for its memory and for what its process says of itself."""
+        for name in self._live():
+            try:
+                self._contenders[name].finish()
+            except Stopped as stop:
+                self.seen[name].stopped = stop
+
     def _live(self) -> list[str]:
         return [name for name in self._contenders if self.seen[name].stopped is None]
 

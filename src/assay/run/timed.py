@@ -172,6 +172,9 @@ def _laid(form: codec.TensorForm, device: str, values: torch.Tensor | None = Non
 
 def _fill(bench: Bench, contents: Sequence[Sequence[Any]]) -> None:
     """Write a draw times a factor into each buffer; integers as they are."""
+    # let go of here, where no clock runs
+    bench.held, bench.copies = [], {}
+    gc.collect()
     for storages, (draw, factor) in zip(bench.storages, contents, strict=True):
         for source, target in zip(bench.sources[int(draw)], storages, strict=True):
             if float(factor) != 1.0 and source.dtype in SCALED:
@@ -191,12 +194,10 @@ def _batch(bench: Bench, kind: str, order: Sequence[int], watched: frozenset[int
     of the calling stream's work to that of all streams; and the `types` of outputs that are no plain tensors.
     """
     clock, model, arguments, flush = bench.clock, bench.model, bench.arguments, bench.flush
-    bench.held, bench.copies = [], {}
     held: list[Any] = []
     pairs: list[tuple[Any, Any]] = []
     strange: set[str] = set()
     collecting = gc.isenabled()
-    gc.collect(0)
     gc.disable()
     try:
         with torch.no_grad():
