@@ -256,7 +256,7 @@ def _truth(state: _State, header: dict[str, Any]) -> tuple[dict[str, Any], list[
     leaves = [evaluation.leaves[i] for i in kept]
     if any(layout != "task" for layout in draw.layouts) and len(leaves) == len(tensors):
         leaves = [_laid_out(leaf, tensor) for leaf, tensor in zip(leaves, tensors, strict=True)]
-    if draw.injections:
+    if draw.injections and not all(bool(torch.isfinite(leaf.native).all()) for leaf in leaves):
         leaves = _dependent(state, instance, model, draw, dtype, leaves, int(header["call_seed"]), device)
     metas, names = [], []
     for leaf in leaves:
