@@ -28,13 +28,10 @@ ROW_WISE = ("row_sum", "row_max", "row_argmax", "softmax", "layer_norm", "rms_no
 
 
 def _kernels(only: str) -> list[tuple[str, str]]:
-    """Example and candidate file, the right ones first."""
-    found = []
-    for name in ROW_WISE:
-        if any(part in name for part in only.split(",")):
-            spec = tomllib.loads((EXAMPLES / name / "example.toml").read_text())
-            found += [(name, "right.py"), *((name, wrong["file"]) for wrong in spec["wrong"])]
-    return found
+    """Example and candidate file: the right ones of all examples, then the wrong ones."""
+    names = [name for name in ROW_WISE if any(part in name for part in only.split(","))]
+    wrong = {name: tomllib.loads((EXAMPLES / name / "example.toml").read_text())["wrong"] for name in names}
+    return [(name, "right.py") for name in names] + [(name, each["file"]) for name in names for each in wrong[name]]
 
 
 def _judged(name: str, file: str, seed: int, device: str, zygote: Zygote, references: References) -> Report:
@@ -43,44 +40,55 @@ def _judged(name: str, file: str, seed: int, device: str, zygote: Zygote, refere
                        options=Options(device=device, tier=EffortTier.QUICK, seed=seed, fail_fast=True))
 
 
+def _row(name: str, file: str, taken: list[float], reports: list[Report]) -> dict[str, Any]:
+    expected = "contract" if file == "right.py" else "rejected"
+    return {"name": f"{name}/{file}", "median_s": round(statistics.median(taken), 3),
+            "labels": sorted({r.label.value for r in reports}), "probes": reports[-1].coverage.probes_run,
+            "ok": all(r.label.value == expected for r in reports), **reports[-1].timing.model_dump()}
+
+
+def _metrics(rows: list[dict[str, Any]], wanted: int) -> dict[str, float]:
+    medians = [r["median_s"] for r in rows]
+    right = [r for r in rows if r["name"].endswith("/right.py")]
+    return {
+        "median_s": round(statistics.median(medians), 3),
+        "median_right_s": round(statistics.median(r["median_s"] for r in right), 3), "slowest_s": max(medians),
+        "kernels": len(rows), "as_expected": sum(r["ok"] for r in rows),
+        "false_alarms": sum("rejected" in r["labels"] for r in right), "complete": int(len(rows) == wanted),
+    }
+
+
 def main() -> None:
-    """Judge every kernel several times, each row printed as it is there, and write the result file."""
+    """Judge every kernel several times, each row printed as it is there, and write the result file after each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="part of an example's name, or several with commas between")
+    parser.add_argument("--seconds", type=float, default=1e9, help="judge no further kernel after this long")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    kernels, met = _kernels(options.only), set()
+    began = time.perf_counter()
     with Zygote() as zygote, References(zygote, limit=len(ROW_WISE)) as references:
         zygote.wait_ready()
-        for name, file in _kernels(options.only):
-            if file == "right.py":
+        for name, file in kernels:
+            if time.perf_counter() - began > options.seconds:
+                break
+            if name not in met:
                 # the task is met for the first time
                 _judged(name, file, 1, options.device, zygote, references)
+                met.add(name)
             taken, reports = [], []
             for number in range(options.repeat):
-                began = time.perf_counter()
+                start = time.perf_counter()
                 reports.append(_judged(name, file, 100 + number, options.device, zygote, references))
-                taken.append(time.perf_counter() - began)
-            last = reports[-1]
-            expected = "contract" if file == "right.py" else "rejected"
-            rows.append({
-                "name": f"{name}/{file}", "median_s": round(statistics.median(taken), 3),
-                "labels": sorted({r.label.value for r in reports}), "probes": last.coverage.probes_run,
-                "ok": all(r.label.value == expected for r in reports), **last.timing.model_dump(),
-            })
-            print(json.dumps(rows[-1]), flush=True)
-    medians = [r["median_s"] for r in rows]
-    right = [r["median_s"] for r in rows if r["name"].endswith("/right.py")]
-    metrics = {
-        "median_s": round(statistics.median(medians), 3), "median_right_s": round(statistics.median(right), 3),
-        "slowest_s": max(medians), "kernels": len(rows), "as_expected": sum(r["ok"] for r in rows),
-        "false_alarms": sum("rejected" in r["labels"] for r in rows if r["name"].endswith("/right.py")),
-    }
-    if not options.only or options.out is not None:
-        write_result("quick", options.device, metrics, rows, out=options.out)
-    print(metrics)
+                taken.append(time.perf_counter() - start)
+            rows.append(_row(name, file, taken, reports))
+            print(f"{time.perf_counter() - began:6.1f} {json.dumps(rows[-1])}", flush=True)
+            if not options.only or options.out is not None:
+                write_result("quick", options.device, _metrics(rows, len(kernels)), rows, out=options.out)
+    print(_metrics(rows, len(kernels)))
 
 
 if __name__ == "__main__":

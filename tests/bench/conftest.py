@@ -28,6 +28,11 @@ def references(zygote: Zygote) -> Iterator[References]:
         yield kept
 
 
+@pytest.fixture(scope="module")
+def shelf() -> Shelf:
+    return Shelf()
+
+
 @pytest.fixture
 def timed(zygote: Zygote, references: References) -> Time:
     def run(name: str, device: str = "cpu", shelf: Shelf | None = None, **options: object) -> BenchReport:
