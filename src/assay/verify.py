@@ -50,6 +50,7 @@ from assay.vocabulary import EffortTier
 
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
 LIBRARY_BYTES = 4 << 30
+MEMORY_STEP = 512 << 20
 SHARED_SECONDS = 90.0
 """Least time for a verdict on a GPU, which a neighbour's endless kernel may slow down for a while."""
 COMPILING = 3.0
@@ -184,9 +185,10 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     confinement: dict[str, Any] = {"sandbox": options.sandbox, "hide": hide,
                                    "failures": failures, "kills": [], "patience": options.patience,
                                    "build_cache": BuildCache(candidate.digest, cache)}
+    ahead = references.ahead if references is not None else None
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
-                         {"device": device, "target": options.target}, limits, **confinement)
+                         {"device": device, "target": options.target}, limits, ahead=ahead, **confinement)
         for _ in range(max(1, options.lanes))
     ]
     compilers: dict[str, CandidateSession] = {}
@@ -226,6 +228,8 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         scan.close()
         if references is None:
             reference.close()
+        else:
+            references.expect([session.wanted for session in sessions])
         for session in [*sessions, *compilers.values(), *sanitizers]:
             session.close()
 
@@ -405,8 +409,12 @@ def entries(task: Task, candidate: Candidate) -> list[str]:
 
 
 def address_space(device: str) -> int:
-    """Bytes of address space of a candidate worker: a quarter of the free memory beside its libraries; 0 on a GPU."""
-    return 0 if device == "cuda" else LIBRARY_BYTES + free_bytes() // 4
+    """Bytes of address space of a candidate worker: a quarter of the free memory beside its libraries; 0 on a GPU.
+
+    In steps, so that what other processes do changes little: a worker started ahead serves where it would be the same.
+    """
+    share = free_bytes() // 4
+    return 0 if device == "cuda" else LIBRARY_BYTES + max(share - share % MEMORY_STEP, min(share, MEMORY_STEP))
 
 
 def load_pair(reference: str | Path | Task, candidate: str | Path | Candidate) -> tuple[Task, Candidate]:

@@ -85,6 +85,7 @@ def _serve(channel: Connection, crowded: bool) -> None:
                 channel.send(("done", number, report, problem, at_fault, time.monotonic() - began))
             if not zygote.alive:
                 return
+            references.get_ready()
 
 
 def _terminated(*_: object) -> None:

@@ -16,6 +16,7 @@ from assay.probe.layouts import Placement, as_made, place
 from assay.probe.model import Probe
 from assay.probe.record import MemoryEvent, Observation, Truth
 from assay.run import codec, killed, reply
+from assay.run.ahead import Ahead, Wanted
 from assay.run.arena import Region
 from assay.run.build_cache import BuildCache
 from assay.run.process import Death, Limits, Worker, Zygote
@@ -72,15 +73,20 @@ class CandidateSession:
         patience: seconds; loading, which may compile, gets twelve times that.
         build_cache: extensions that the candidate built, shared by all its sessions.
         kills: probes on which it was ended from outside, shared by all its sessions.
+        ahead: workers that were started before the candidate was there.
+
+    Attributes:
+        wanted: what its workers are started with.
     """
 
     def __init__(self, zygote: Zygote, source: str, entries: Sequence[str], options: dict[str, Any],
                  limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
                  failures: list[Observation] | None = None, patience: float = 10.0,
-                 build_cache: BuildCache | None = None, kills: list[str] | None = None) -> None:
+                 build_cache: BuildCache | None = None, kills: list[str] | None = None,
+                 ahead: Ahead | None = None) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
-        self._options, self._limits = options, limits
-        self._sandbox, self._hide = sandbox, tuple(hide)
+        self.wanted = Wanted(options, limits, sandbox, tuple(hide))
+        self._ahead = ahead
         self._worker: Worker | None = None
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
@@ -97,7 +103,7 @@ class CandidateSession:
     @property
     def level(self) -> Level:
         """How its workers are confined."""
-        return self._zygote.level(self._sandbox)
+        return self._zygote.level(self.wanted.sandbox)
 
     def run(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
             timeout: float, left: float = math.inf) -> Observation:
@@ -204,8 +210,8 @@ class CandidateSession:
             return None
         if len(self._load_failures) >= LOAD_ATTEMPTS:
             return self._load_failures[-1].model_copy(update={"probe": probe_id})
-        worker = self._zygote.spawn("candidate", options=self._options, limits=self._limits,
-                                    confinement=self._sandbox, hide=self._hide)
+        ready = self._ahead.take(self.wanted) if self._ahead is not None else None
+        worker = ready or self.wanted.start(self._zygote)
         kept = self._build_cache.items() if self._builds else []
         header = {"op": "load", "source": self._source, "entries": self._entries,
                   "builds": [[key, name, len(data)] for key, name, data in kept]}

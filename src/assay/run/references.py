@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from assay.oracle.cache import TruthCache
+from assay.run.ahead import Ahead, Wanted
 from assay.run.process import Zygote
 from assay.run.reference import ReferenceSession
 from assay.task import Task
@@ -23,10 +25,15 @@ class References:
     Args:
         zygote: the warm parent that workers are forked from.
         limit: sessions kept.
+
+    Attributes:
+        ahead: workers for the next candidates.
     """
 
     def __init__(self, zygote: Zygote, limit: int = SESSIONS) -> None:
         self._zygote, self._limit = zygote, limit
+        self.ahead = Ahead(zygote)
+        self._latest: list[list[Wanted]] = []
         self._kept: OrderedDict[str, ReferenceSession] = OrderedDict()
 
     def session(self, task: Task, numerics: dict[str, Any], *, device: str,
@@ -41,6 +48,20 @@ class References:
             self._kept.popitem(last=False)[1].close()
         return found
 
+    def expect(self, wanted: Sequence[Wanted]) -> None:
+        """Remember what the workers of a candidate were started with."""
+        self._latest = [*self._latest[-1:], list(wanted)]
+
+    def get_ready(self) -> None:
+        """Start workers for the next candidate, where it will take the like of the last: while nobody waits.
+
+        Raises:
+            RuntimeError: the warm parent is gone.
+        """
+        *before, last = self._latest or [[]]
+        if last and (not last[0].hide or (before and {w.key for w in before[0]} == {w.key for w in last})):
+            self.ahead.prepare(last)
+
     def drop(self, session: ReferenceSession) -> None:
         """End a session that may have been interrupted in the middle of a question."""
         for key in [k for k, kept in self._kept.items() if kept is session]:
@@ -49,6 +70,7 @@ class References:
 
     def close(self) -> None:
         """End all of them."""
+        self.ahead.close()
         while self._kept:
             self._kept.popitem()[1].close()
 

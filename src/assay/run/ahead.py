@@ -1,0 +1,126 @@
+"""Workers started before their candidate is there, so that a verdict does not wait for processes and contexts."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.run.process import Death, Limits, Worker, Zygote
+from assay.run.wire import ready
+
+KEPT = 2
+WARM_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a candidate's worker is started with.
+
+    Attributes:
+        options: worker options.
+        limits: resource limits.
+        sandbox: mode of confinement; None for the warm parent's own.
+        hide: files that the worker finds empty.
+    """
+
+    options: dict[str, Any]
+    limits: Limits
+    sandbox: str | None = None
+    hide: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The same for what may serve as well."""
+        return json.dumps([self.options, self.limits.to_json(), self.sandbox, self.hide], sort_keys=True)
+
+    def start(self, zygote: Zygote) -> Worker:
+        """Fork a worker now. Raises as `Zygote.spawn`."""
+        return zygote.spawn("candidate", options=self.options, limits=self.limits, confinement=self.sandbox,
+                            hide=self.hide)
+
+
+@dataclass
+class _Started:
+    worker: Worker
+    thread: threading.Thread
+    ready: list[bool] = field(default_factory=list)
+
+
+class Ahead:
+    """A few workers that no candidate has been in, with their device warm.
+
+    Not for use by two verifications at once. Use as a context manager, or call `close`.
+
+    Args:
+        zygote: the warm parent that workers are forked from.
+        limit: workers kept.
+    """
+
+    def __init__(self, zygote: Zygote, limit: int = KEPT) -> None:
+        self._zygote, self._limit = zygote, limit
+        self._kept: OrderedDict[str, list[_Started]] = OrderedDict()
+
+    def take(self, wanted: Wanted) -> Worker | None:
+        """A worker that was started with just this; None where there is none that works."""
+        started = self._kept.get(wanted.key)
+        while started:
+            found = started.pop()
+            found.thread.join()
+            # one that ended meanwhile has something to read on its channels
+            if found.ready and not ready(found.worker.channel, 0) and not ready(found.worker.control, 0):
+                return found.worker
+            found.worker.close()
+        return None
+
+    def prepare(self, wanted: Sequence[Wanted]) -> None:
+        """Have a worker for each of these soon, and none for anything else beyond the limit."""
+        need: OrderedDict[str, list[Wanted]] = OrderedDict()
+        for each in wanted[: self._limit]:
+            need.setdefault(each.key, []).append(each)
+        for key, alike in need.items():
+            have = self._kept.setdefault(key, [])
+            self._kept.move_to_end(key)
+            for each in alike[len(have):]:
+                have.append(_started(each.start(self._zygote)))
+        while sum(map(len, self._kept.values())) > self._limit:
+            key, oldest = next(iter(self._kept.items()))
+            if oldest:
+                _end(oldest.pop(0))
+            if not oldest:
+                del self._kept[key]
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._kept:
+            for started in self._kept.popitem()[1]:
+                _end(started)
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _started(worker: Worker) -> _Started:
+    """A worker that warms up while others do something else."""
+    ready: list[bool] = []
+
+    def warm() -> None:
+        answer = worker.request({"op": "warm"}, timeout=WARM_SECONDS, payload_limit=1 << 10)
+        if not isinstance(answer, Death) and answer.header.get("ok") is True:
+            ready.append(True)
+
+    thread = threading.Thread(target=warm, daemon=True)
+    thread.start()
+    return _Started(worker, thread, ready)
+
+
+def _end(started: _Started) -> None:
+    started.worker.kill()
+    started.thread.join()
+    started.worker.close()
