@@ -10,7 +10,7 @@ import torch
 from assay.oracle.arithmetic import is_real_or_complex
 from assay.oracle.truth import all_finite, classes
 
-PIECE = 1 << 14
+PIECE = 1 << 15
 """Numbers of a result whose deviations are added up while they stay in a processor's cache."""
 
 

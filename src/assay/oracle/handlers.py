@@ -13,11 +13,13 @@ import torch
 from torch._decomp import decomposition_table
 
 from assay.oracle import (
+    rules_activation,
     rules_attention,
     rules_bins,
     rules_copy,
     rules_distance,
     rules_linalg,
+    rules_norm,
     rules_pointwise,
     rules_product,
     rules_random,
@@ -34,11 +36,13 @@ from assay.oracle.rules_random import RANDOM, draw
 from assay.oracle.stacks import NeedsSerial, map_tensors, tensors_in
 
 REGISTERED = (
+    rules_activation,
     rules_attention,
     rules_bins,
     rules_copy,
     rules_distance,
     rules_linalg,
+    rules_norm,
     rules_pointwise,
     rules_product,
     rules_random,

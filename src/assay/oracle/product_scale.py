@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -26,11 +26,11 @@ CHUNKS = 16
 """Pieces of the inner dimension whose partial sums are followed."""
 LANES = 4
 """Interleaved accumulators whose order is considered."""
-TILE = 1 << 15
+TILE = 1 << 16
 """Elements of a result whose parts are held at a time on a CPU."""
 TILE_GPU = 1 << 22
 """The same on a GPU, where a launch costs more than a pass over memory."""
-COLUMNS = 1 << 10
+COLUMNS = 1 << 8
 """Columns of a tile."""
 Convolve = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 """Convolution of an image with weights in so many groups."""
@@ -52,29 +52,37 @@ def square(x: torch.Tensor) -> torch.Tensor:
 
 
 def partial_squares(
-    parts: torch.Tensor, dim: int, terms: int, repeated: bool
+    running: Iterable[torch.Tensor], terms: int, repeated: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Σ s_j² over partial sums of `parts` along `dim`, and with `repeated` Σ|s_j|; `terms` terms in a part.
+    """Σ s_j² of the larger of both directions, real, and with `repeated` Σ|s_j|.
 
-    Overwrites `parts`. The larger of both directions; shape of one part, real.
+    `running` are the partial sums at the ends of chunks of `terms` terms, which may come in one and the same buffer.
     """
-    pieces = parts.unbind(dim)
-    for before, after in itertools.pairwise(pieces):
-        after.add_(before)
-    total = pieces[-1].clone()
+    sums = squares = size = before = None
+    count = 0
+    for total in running:
+        count += 1
+        if sums is None or squares is None:
+            sums, squares = total.clone(), square(total)
+        elif total.is_complex():
+            sums.add_(total)
+            squares.add_(square(total))
+        else:
+            sums.add_(total)
+            squares.addcmul_(total, total)
+        if repeated:
+            now = total.abs()
+            size = now.clone() if size is None or before is None else size.add_(torch.maximum(before, now))
+            before = now
+    assert sums is not None
+    assert squares is not None
     level = square(total)
-    sums = parts.sum(dim)
-    size = None
-    if repeated:
-        sizes = parts.abs()
-        later = torch.maximum(sizes.narrow(dim, 0, len(pieces) - 1), sizes.narrow(dim, 1, len(pieces) - 1))
-        size = later.sum(dim).add_(sizes.select(dim, 0)).mul_(terms)
-    squares = square(parts).sum(dim) if parts.is_complex() else parts.square_().sum(dim)
     # Σ |total − r|² from r = 0 on, multiplied out; what cancels there is small beside the total's own square.
-    cross = (total.conj() * sums).real if parts.is_complex() else total * sums
-    back = squares - 2.0 * cross + len(pieces) * level
-    worst = torch.maximum(squares, back + level) - 0.5 * level
-    return worst.clamp_(min=0.0).mul_(terms * (1.0 + 1.0 / math.sqrt(len(pieces)))), size
+    cross = (total.conj() * sums).real if total.is_complex() else total * sums
+    back = (count + 1) * level - 2.0 * cross + squares
+    worst = torch.maximum(squares, back) - 0.5 * level
+    worst = worst.clamp_(min=0.0).mul_(terms * (1.0 + 1.0 / math.sqrt(count)))
+    return worst, None if size is None else size.mul_(terms)
 
 
 def error_scale(worst: torch.Tensor, walk: torch.Tensor, size: torch.Tensor | None) -> torch.Tensor:
@@ -96,7 +104,7 @@ def with_narrow(
     """
     if a.is_complex() or b.is_complex():
         return scale(a.to(torch.complex128), b.to(torch.complex128))
-    peaks = [_peak(t) for t in (a, b)]
+    peaks = [peak_of(t) for t in (a, b)]
     if all(math.isfinite(p) and p > 0.0 for p in peaks):
         exponents = [0 if ORDINARY[0] < p < ORDINARY[1] else math.frexp(p)[1] for p in peaks]
         narrow = [
@@ -110,10 +118,10 @@ def with_narrow(
     return scale(a, b)
 
 
-def _peak(x: torch.Tensor) -> float:
+def peak_of(x: torch.Tensor) -> float:
     """Largest |x|; NaN if there is one."""
-    low, high = torch.aminmax(x)
-    return float(torch.maximum(-low, high))
+    # unlike `aminmax` these need no copy of a transposed tensor
+    return float(torch.maximum(-x.amin(), x.amax()))
 
 
 def check_lost(squares: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -158,40 +166,44 @@ def _scale(a: torch.Tensor, b: torch.Tensor, repeated: bool) -> torch.Tensor:
     if length >= inner:
         total = torch.bmm(a, b).abs()
         return error_scale(length * total.square(), walk, length * total if repeated else None)
-    chunks = math.ceil(inner / length)
-    lanes = b.shape[1] > CHUNKS
-    u, v = _padded(a, b, chunks * length)
-    front = u.view(*u.shape[:2], chunks, length).transpose(1, 2)
-    rear = v.view(v.shape[0], chunks, length, v.shape[2])
+    lanes = inner > CHUNKS
     if lanes:
         u, v = _padded(a, b, LANES * math.ceil(inner / LANES))
-        u_lanes = u.view(*u.shape[:2], -1, LANES).permute(0, 3, 1, 2).contiguous()
-        v_lanes = v.view(v.shape[0], -1, LANES, v.shape[2]).transpose(1, 2).contiguous()
+        u_lanes, v_lanes = _lanes(u), _lanes(v.transpose(1, 2)).transpose(2, 3)
     out = torch.empty_like(walk)
     for batch, rows, columns in tiles(a.shape[0], a.shape[1], b.shape[2], a.is_cuda):
-        parts = _bmm(front[batch, :, rows], rear[batch, :, :, columns])
-        worst, size = partial_squares(parts, 1, length, repeated)
+        running = _running(a[batch, rows], b[batch, :, columns], length)
+        worst, size = partial_squares(running, length, repeated)
         if lanes:
             # Partial sums of one sign grow linearly: Σ s_j² is a third of n times the square of the last.
-            shares = square(_bmm(u_lanes[batch, :, rows], v_lanes[batch, :, :, columns])).sum(1)
+            shares = torch.zeros_like(worst)
+            for i in range(LANES):
+                shares.add_(square(torch.bmm(u_lanes[batch, i, rows], v_lanes[batch, i, :, columns])))
             worst = torch.maximum(worst, shares.mul_(0.5 * inner / LANES))
         out[batch, rows, columns] = error_scale(worst, walk[batch, rows, columns], size)
     return out
+
+
+def _running(a: torch.Tensor, b: torch.Tensor, length: int) -> Iterator[torch.Tensor]:
+    """Products of (g, m, k) and (g, k, n) up to every multiple of `length` and k itself, in one buffer (g, m, n)."""
+    total = torch.bmm(a[..., :length], b[:, :length])
+    yield total
+    for first in range(length, a.shape[-1], length):
+        yield total.baddbmm_(a[..., first : first + length], b[:, first : first + length])
 
 
 def _padded(a: torch.Tensor, b: torch.Tensor, inner: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Operands with zeros up to `inner` along the inner dimension."""
     missing = inner - a.shape[-1]
     if missing == 0:
-        return a.contiguous(), b.contiguous()
+        return a, b
     return torch.nn.functional.pad(a, (0, missing)), torch.nn.functional.pad(b, (0, 0, 0, missing))
 
 
-def _bmm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Products of (g, c, m, l) and (g, c, l, n) as (g, c, m, n), without copies where g is 1."""
-    if a.shape[0] == 1:
-        return torch.bmm(a[0], b[0]).unsqueeze(0)
-    return torch.matmul(a, b)
+def _lanes(x: torch.Tensor) -> torch.Tensor:
+    """Rows (B, m, k) by interleaved lanes: (B, lanes, m, k / lanes), in the layout that `x` has."""
+    lanes: torch.Tensor = x.view(*x.shape[:-1], -1, LANES).permute(0, 3, 1, 2)
+    return lanes.contiguous() if x.stride(-1) == 1 else lanes.transpose(2, 3).contiguous().transpose(2, 3)
 
 
 def convolution_scale(
@@ -230,13 +242,22 @@ def convolution_scale(
                 step = max(1, (TILE_GPU if u.is_cuda else TILE) // max(1, math.prod(walk.shape[2:])))
                 for low in range(0, produced, step):
                     high = min(produced, low + step)
-                    worst, size = partial_squares(parts[:, group, :, low:high], 1, terms, repeated)
+                    running = _added(parts[:, group, :, low:high])
+                    worst, size = partial_squares(running, terms, repeated)
                     base = group * produced
                     place = slice(base + low, base + high)
                     out[here, place] = error_scale(worst, walk[here, place], size)
         return out
 
     return with_narrow(x, weight, scale)
+
+
+def _added(parts: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Partial sums of `parts` (n, chunks, ...) along the chunks, which they overwrite."""
+    pieces = parts.unbind(1)
+    yield pieces[0]
+    for before, after in itertools.pairwise(pieces):
+        yield after.add_(before)
 
 
 def _by_chunks(

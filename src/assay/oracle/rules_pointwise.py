@@ -36,7 +36,7 @@ SIZES: dict[str, float] = {
 LINEAR = {"add", "sub", "rsub", "mul", "square"}
 """Operators whose result is independent of the algorithm when it is representable."""
 
-POOLED_SCALE = frozenset({"log", "log2", "log10", "erf", "erfc", "atanh", "logit", "erfinv", "sinc"})
+POOLED_SCALE = frozenset({"log", "log2", "log10", "atanh", "logit", "erfinv", "sinc"})
 """Functions that legal kernels compute with an error relative to the tensor's scale where the result is
 small."""
 
@@ -186,11 +186,11 @@ def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     magnitude = out.abs()
     if name in EXPONENTIAL:
         magnitude = magnitude * (1.0 + 0.25 * args[0].abs())
+    if name in ("erf", "erfc"):
+        return replay.absolute(out, erf_scale(out))
     if name in POOLED_SCALE:
         finite = torch.nan_to_num(out.abs(), nan=0.0, posinf=0.0)
-        # Rational approximations of erf, among them the one behind torch's gelu on a CPU, err by up to 10u.
-        level = 3.0 if name in ("erf", "erfc") else 1.0
-        scale = size * magnitude + level * finite.square().mean().sqrt().clamp(max=1.0)
+        scale = size * magnitude + finite.square().mean().sqrt().clamp(max=1.0)
         if fast and name in approximate.LOGARITHM:
             scale = torch.maximum(scale, approximate.logarithm(name, out))
         return replay.absolute(out, scale)
@@ -200,6 +200,15 @@ def _function(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     if name in EXPONENTIAL:
         return replay.absolute(out, size * magnitude)
     return replay.relative(out, size)
+
+
+def erf_scale(out: torch.Tensor) -> torch.Tensor:
+    """Error scale of erf or erfc with result `out`, in units of u; its shape.
+
+    Rational approximations of erf, among them the one behind torch's gelu on a CPU, err by up to 10u.
+    """
+    size = torch.nan_to_num(out.abs(), nan=0.0)
+    return LIBRARY * size + 3.0 * size.square().mean().sqrt().clamp(max=1.0)
 
 
 for _name in SIZES:

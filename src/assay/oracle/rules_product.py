@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from assay.oracle.arithmetic import UNIT
+from assay.oracle.product_runs import by_deviations
 from assay.oracle.product_scale import convolution_scale, product_scale, square
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
+from assay.oracle.rules_pointwise import SIZES
 from assay.oracle.summation import GRAIN, grid_step, repetition
 
 
@@ -38,7 +40,11 @@ def _exact_product(replay: Replay, a: torch.Tensor, b: torch.Tensor, bound: Call
 
 def _matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm, bmm, mv, dot and vdot."""
-    args = replay.widen(args)
+    return _product(replay, func, replay.widen(args), None)
+
+
+def _product(replay: Replay, func: Any, args: tuple[Any, ...], base: torch.Tensor | None) -> Any:
+    """A product, and what is added to it, if anything: the sum's rounding is one of the product's."""
     replay.note(func)
     a, b = replay.operand(args[0]), replay.operand(args[1])
     out = replay.run(func, (a, b), {})
@@ -52,7 +58,21 @@ def _matmul(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if replay.grid and _exact_product(replay, a, b, lambda: torch.matmul(left.abs(), right.abs())):
         return out
     column = right.select(-1, 0) if right.dim() > 1 else right
-    return replay.absolute(out, product_scale(left, right, _repeated(replay, left, column)))
+    scale = product_scale(left, right, _repeated(replay, left, column))
+    if base is not None:
+        scale = _plus(replay, out, base, scale)
+    return replay.absolute(out, scale)
+
+
+def _plus(replay: Replay, out: torch.Tensor, base: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Add `base` to the fresh `out` in all runs; the error scale of `out`, with one rounding more."""
+    more = replay.stack(base, out.dim())
+    stack = replay.materialise(out) if more is not None else replay.stack(out)
+    out.add_(base)
+    if stack is not None:
+        stack.add_(base if more is None else more)
+    replay.ops["add"] += 1
+    return scale.square_().addcmul_(out, out, value=SIZES["add"] ** 2).sqrt_()
 
 
 def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,6 +82,11 @@ def _add_product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
     replay.ops[name] += 1
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
     base, a, b = args[:3]
+    products = {"addmm": "mm", "baddbmm": "bmm", "addmv": "mv"}
+    if name in products and (alpha, beta) == (1, 1) and (replay.runs or replay.serial) and not replay.grid:
+        wide = base.dtype == torch.float64 and a.dtype == torch.float64 and b.dtype == torch.float64
+        if wide and a.numel() and b.numel():
+            return _product(replay, getattr(torch.ops.aten, products[name]).default, (a, b), base)
     with replay.inside():
         if name == "addr":
             value = torch.outer(a, b)
@@ -117,7 +142,11 @@ def _convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[
             flat = x.reshape(1, -1), weight.reshape(-1)
             few = min(flat[0].shape[1], flat[1].shape[0])
             repeated = _repeated(replay, flat[0][:, :few], flat[1][:few])
-            replay.absolute(out, convolution_scale(x, weight, groups, transposed, repeated, conv))
+            scale = convolution_scale(x, weight, groups, transposed, repeated, conv)
+            if bias is not None and bias.dtype == out.dtype and not replay.grid:
+                scale = _plus(replay, out, bias.view(1, -1, *(1,) * (out.dim() - 2)), scale)
+                bias = None
+            replay.absolute(out, scale)
     if bias is not None:
         with replay.inside():
             out = out + bias.view(1, -1, *(1,) * (out.dim() - 2))
@@ -130,9 +159,13 @@ def _batched_convolution(replay: Replay, func: Any, args: tuple[Any, ...], kwarg
     stack = replay.stack(x)
     if stack is None or replay.has_stack(weight):
         return None
-    folded = stack.reshape(stack.shape[0] * stack.shape[1], *stack.shape[2:])
-    result: torch.Tensor = func(folded, weight, None, *args[3:])
-    return result.view(stack.shape[0], -1, *result.shape[1:])
+
+    def convolved(versions: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = func(versions.flatten(0, 1), w, None, *args[3:])
+        return result.view(versions.shape[0], -1, *result.shape[1:])
+
+    versions = by_deviations(stack, x, weight, out, convolved)
+    return convolved(stack, weight) if versions is None else versions
 
 
 def _convolution_backward(

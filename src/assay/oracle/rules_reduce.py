@@ -9,8 +9,13 @@ import torch
 
 from assay.oracle.arithmetic import is_real_or_complex
 from assay.oracle.replay import BATCHED, EXACT, RULES, Replay, product_of
+from assay.oracle.rules_pointwise import SIZES
 from assay.oracle.stacks import tensors_in
 from assay.oracle.summation import CORRELATED, GRAIN, grid_sum, normal_dims, partial_sums, repetition, rows_of
+from assay.oracle.truth import finite_or_zero
+
+OWN_SQUARES = (2.0 * SIZES["sub"]) ** 2 + SIZES["mul"] ** 2
+"""Variance, in units of u²·x⁴, of the square of a difference x that is rounded once, and so is its square."""
 
 
 def _keep(scale: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -82,23 +87,66 @@ def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
     freedom = n - correction
     if freedom <= 0 or x.numel() == 0:
         return replay.run(func, args, kwargs)
+    if x.dim() == 0:
+        return replay.run(func, args, kwargs)
+    mean, total, _ = about_mean(replay, x, dims, name, keepdim)
     with replay.inside():
-        mean = torch.mean(x, dims, keepdim=True)
-        centred = torch.sub(x, mean)
-    replay.current = name
-    if replay.runs + replay.serial:
-        # Welford's update rounds the running mean at every element, and what is left of earlier roundings
-        # after i elements has a deviation of sqrt(i / 3) of them; a two-pass mean is rounded once.
-        replay.absolute(centred, (0.5 * math.sqrt(1.0 + n / 6.0)) * mean.abs().expand_as(centred))
-    with replay.inside():
-        square = torch.mul(centred, centred) if not x.is_complex() else torch.abs(centred).square()
-        total = torch.sum(square, dims, keepdim=keepdim)
         value = total / freedom
         if name.startswith("std"):
             value = torch.sqrt(value)
         if not name.endswith("_mean"):
             return value
         return value, mean if keepdim else mean.squeeze(dims) if dims else mean
+
+
+def about_mean(
+    replay: Replay, x: torch.Tensor, dims: list[int], name: str, keepdim: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Mean of `x` over `dims`, dimensions kept, and the sum of squares about it, both perturbed.
+
+    Third are the perturbed versions (k, *x.shape) of x minus its mean, without any rounding of their own, or None.
+    Their roundings and those of their squares are independent, and enter the sum as one error of known size.
+    """
+    with replay.inside():
+        mean = torch.mean(x, dims, keepdim=True)
+    centred = x - mean
+    square = _squared(centred)
+    total = square.sum(dims, keepdim=keepdim)
+    replay.current = name
+    if not replay.runs + replay.serial:
+        return mean, total, None
+    versions = None
+    ours, theirs = replay.stack(x), replay.stack(mean)
+    if ours is not None or theirs is not None:
+        versions = (x if ours is None else ours) - (mean if theirs is None else theirs)
+        replay.attach(total, torch.stack([_sum_of_squares(v, dims, keepdim) for v in versions]))
+    n = product_of(x.shape[d] for d in dims)
+    # Welford's update rounds the running mean at every element, and what is left of earlier roundings
+    # after i elements has a deviation of sqrt(i / 3) of them; a two-pass mean is rounded once.
+    drift = (0.5 * math.sqrt(1.0 + n / 6.0)) * mean.abs().reshape(total.shape)
+    own = OWN_SQUARES * square.square().sum(dims, keepdim=keepdim)
+    walk = partial_sums(rows_of(square, dims), replay.unit).reshape(total.shape).square()
+    replay.absolute(total, (walk + own + 4.0 * drift.square() * total).sqrt_())
+    # The squares of what a drifting mean adds do not average out.
+    beyond = finite_or_zero(n * (drift * (replay.unit * replay.gain)).square())
+    stack = replay.stack(total)
+    if stack is not None:
+        stack.add_(beyond)
+    elif replay.serial:
+        total.add_(beyond)
+    return mean, total, versions
+
+
+def _sum_of_squares(x: torch.Tensor, dims: list[int], keepdim: bool) -> torch.Tensor:
+    """Σ |x|² over `dims`, by whichever function is fast where the last dimension is among them or not."""
+    if x.dim() - 1 in dims:
+        norm: torch.Tensor = torch.linalg.vector_norm(x, 2, dims, keepdim=keepdim)
+        return norm.square()
+    return _squared(x).sum(dims, keepdim=keepdim)
+
+
+def _squared(x: torch.Tensor) -> torch.Tensor:
+    return x.abs().square() if x.is_complex() else x.square()
 
 
 def _product(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

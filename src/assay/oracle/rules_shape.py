@@ -88,6 +88,17 @@ def _batched_dims_list(
     return func(stack, [d % x.dim() + 1 for d in args[1]])
 
 
+def _batched_clone(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """A copy in the layout of `out`, whatever that of the original."""
+    stack = replay.stack(args[0])
+    if stack is None or not out.is_contiguous():
+        return batched_pointwise(replay, func, args, kwargs, out)
+    versions = torch.empty((replay.runs, *out.shape), dtype=out.dtype, device=out.device)
+    for version, source in zip(versions, stack, strict=True):
+        version.copy_(source)
+    return versions
+
+
 BATCHED["aten::cat"] = _batched_cat
 BATCHED["aten::stack"] = _batched_cat
 BATCHED["aten::gather"] = _batched_rows
@@ -95,5 +106,6 @@ BATCHED["aten::index_select"] = _batched_rows
 for _name in ("tril", "triu", "constant_pad_nd"):
     BATCHED[f"aten::{_name}"] = _batched_trailing
 BATCHED["aten::flip"] = _batched_dims_list
-for _name in ("clone", "_to_copy", "masked_fill", "where"):
+BATCHED["aten::clone"] = _batched_clone
+for _name in ("_to_copy", "masked_fill", "where"):
     BATCHED[f"aten::{_name}"] = batched_pointwise

@@ -1,57 +1,111 @@
-"""Softmax and its logarithm by the shifted definition, with the errors of their base-2 and log-sum forms."""
+"""Softmax and its logarithm by the shifted definition, with the errors of their base-2 and log-sum forms.
+
+Errors of single steps are put together where they enter: those of an exponential are errors of its argument, that of
+the sum is one for its row. Each perturbed run is then one softmax.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from assay.oracle import approximate
+from assay.oracle.noise import WINDOW
 from assay.oracle.replay import RULES, Replay
-
-
-def softmax(
-    x: torch.Tensor, dim: int, log: bool, scaled: Callable[[torch.Tensor, torch.Tensor], None] | None = None
-) -> torch.Tensor:
-    """Softmax or its logarithm by the shifted definition, for the replay to perturb.
-
-    `scaled(value, size)` may perturb a value by u · size: the shifted argument by the rounding of
-    x · log2(e), which the base-2 form makes before the shift, and the logarithm of the total by the rounding
-    of log Σ exp x, which a kernel may hold instead and subtract from x.
-    """
-    if x.numel() == 0:
-        return x.clone()
-    peak = torch.amax(x, dim, keepdim=True)
-    shifted = x - peak
-    argument = shifted
-    if scaled is not None:
-        argument = x - peak
-        scaled(argument, 0.5 * x)
-    weights = torch.exp(argument)
-    total = torch.sum(weights, dim, keepdim=True)
-    if not log:
-        return weights / total
-    level = torch.log(total)
-    if scaled is not None:
-        scaled(level, 0.75 * (peak + level))
-    return shifted - level
+from assay.oracle.rules_pointwise import LIBRARY, SIZES
+from assay.oracle.summation import partial_sums, rows_of
+from assay.oracle.truth import finite_or_zero
 
 
 def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args = replay.widen(args)
-    name = str(func._schema.name).split("::")[1]
-    replay.ops[name] += 1
+    name = replay.note(func)
     x: torch.Tensor = args[0]
+    if x.numel() == 0 or not replay.runs + replay.serial:
+        return func(x, args[1], False)
+    if x.dim() == 0:
+        # 1, or 0: exact for any number
+        return func(x, args[1], False)
+    dim = args[1] % x.dim()
+    peak = x.amax(dim, keepdim=True)
+    argument = x - peak
+    weights = argument.exp()
+    total = weights.sum(dim, keepdim=True)
+    size = LIBRARY + 0.5 * argument.abs()
+    if replay.arithmetic.fast_math:
+        size = torch.maximum(size, approximate.exponential(argument))
+    # The base-2 form rounds x · log2(e) before the shift.
+    inner = size.square_().addcmul_(argument, argument, value=SIZES["sub"] ** 2).addcmul_(x, x, value=0.25)
+    row = (partial_sums(rows_of(weights, [dim]), replay.unit).view(total.shape) / total).square_()
+    if name == "_log_softmax":
+        return _logarithm(replay, x, dim, argument, peak, (weights / total, total.log()), inner, row)
+    return _weights(replay, x, dim, weights / total, inner.sqrt_(), row.sqrt_())
 
-    def scaled(value: torch.Tensor, size: torch.Tensor) -> None:
-        with torch.utils._python_dispatch._disable_current_modes():
-            replay.current = "exp"
-            replay.absolute(value, size.abs())
 
-    with replay.inside():
-        if x.dim() == 0:
-            return softmax(x.unsqueeze(0), 0, "log" in name, scaled).squeeze(0)
-        return softmax(x, args[1], "log" in name, scaled)
+def _weights(
+    replay: Replay, x: torch.Tensor, dim: int, out: torch.Tensor, inner: torch.Tensor, row: torch.Tensor
+) -> torch.Tensor:
+    """Softmax `out` of `x`, whose arguments have errors `inner` and whose sums relative errors `row`, in units of u."""
+    unit = replay.unit * replay.gain
+    deviation = finite_or_zero(inner) * unit
+    common = finite_or_zero(row) * unit
+    if replay.serial:
+        # as for stacks, but the one run is the result itself
+        out = torch.softmax(torch.addcmul(x, deviation, replay.noise.unit(tuple(x.shape), x.device)), dim)
+        out.mul_(1.0 + common * replay.noise.unit(tuple(row.shape), x.device))
+        return replay.relative(out, _division(replay))
+    stack = replay.stack(x)
+    if replay.runs * x.numel() <= WINDOW:
+        xi = replay.noise.unit((replay.runs, *x.shape), x.device)
+        versions = torch.softmax(torch.addcmul(x if stack is None else stack, deviation, xi), dim + 1)
+    else:
+        versions = torch.empty((replay.runs, *x.shape), dtype=x.dtype, device=x.device)
+        for i, version in enumerate(versions):
+            moved = torch.addcmul(
+                x if stack is None else stack[i], deviation, replay.noise.unit(tuple(x.shape), x.device)
+            )
+            torch.softmax(moved, dim, out=version)
+    versions.mul_(1.0 + common * replay.noise.unit((replay.runs, *row.shape), x.device))
+    replay.attach(out, versions)
+    return replay.relative(out, _division(replay))
+
+
+def _division(replay: Replay) -> float:
+    return approximate.DIVISION if replay.arithmetic.fast_math else SIZES["div"]
+
+
+def _logarithm(
+    replay: Replay,
+    x: torch.Tensor,
+    dim: int,
+    argument: torch.Tensor,
+    peak: torch.Tensor,
+    shares: tuple[torch.Tensor, torch.Tensor],
+    inner: torch.Tensor,
+    row: torch.Tensor,
+) -> torch.Tensor:
+    """Logarithm of the softmax of `x`; `inner` and `row` as for `_weights`, squared.
+
+    All errors but those of two subtractions are of the logarithm of the row's sum, which a kernel may also hold
+    together with the row's maximum.
+    """
+    weights, level = shares
+    out = argument - level
+    weighted = finite_or_zero(weights.square_().mul_(inner)).sum(dim, keepdim=True)
+    scale = LIBRARY * level.abs() + level.square().mean().sqrt().clamp(max=1.0)
+    if replay.arithmetic.fast_math:
+        scale = torch.maximum(scale, approximate.logarithm("log", level))
+    row = (row + weighted + scale.square() + (SIZES["add"] * (peak + level)).square()).sqrt_()
+    stack = replay.stack(x)
+    if stack is not None:
+        replay.attach(out, torch.log_softmax(stack, dim + 1))
+    common = finite_or_zero(row) * (replay.unit * replay.gain)
+    if replay.serial:
+        out.sub_(common * replay.noise.unit(tuple(row.shape), x.device))
+    else:
+        replay.materialise(out).sub_(common * replay.noise.unit((replay.runs, *row.shape), x.device))
+    return replay.absolute(out, SIZES["sub"] * torch.hypot(argument, out))
 
 
 def _softmax_backward(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
