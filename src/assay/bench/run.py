@@ -34,7 +34,7 @@ from assay.verify import address_space, entries
 
 Progress = Callable[[str, int, int], None]
 ROUNDS_LEAST = 3
-FLUSH_BYTES = 192 << 20
+FLUSH_BYTES = 384 << 20
 """Bytes written at least before a cold call: long enough for the processor to queue the call meanwhile."""
 
 
@@ -174,7 +174,8 @@ class Prepared:
                     found.left_out[name] = why
                 continue
             if len(clocks) == 2:
-                found.times.append(times_of(name, clocks, self._contenders[name].peak))
+                found.times.append(times_of(name, clocks, self._contenders[name].peak,
+                                            trusted=name != CANDIDATE))
         own, cost = found.own(), self._learned.cost
         if own is not None and cost is not None and self._gauge is not None and self._gauge.ceilings is not None:
             found.light = speed_of_light(cost, self._learned.study, self._gauge.ceilings, own.cold.value,
