@@ -1,8 +1,9 @@
 """How long a verdict of the `quick` tier takes on a warm worker: right and wrong kernels of the row-wise examples.
 
 Run as `python benchmarks/quick.py [--device cpu|cuda] [--repeat N] [--out FILE]`. The warm parent is up, and the task
-has been seen before, as in a training loop: its study, weights and truths of another candidate are there. Each
-verdict has a seed of its own. `median_s` is over the medians of all kernels, right ones included.
+has been seen before, as in a training loop: its study, weights and truths of another candidate are there. Each verdict
+is on a new text, so that nothing of the candidate itself is known, and a process for it was started while nothing
+was to do, as a pool's judges do. `median_s` is over the medians of all kernels, right ones included.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import Any
 from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.run.references import References
+from assay.task import parse_candidate
 from assay.verify import Options, load_pair, verify_task
 from assay.vocabulary import EffortTier
 from common import write_result
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SEED = 23
 ROW_WISE = ("row_sum", "row_max", "row_argmax", "softmax", "layer_norm", "rms_norm_residual", "cross_entropy", "cumsum",
             "swiglu")
 
@@ -34,10 +37,17 @@ def _kernels(only: str) -> list[tuple[str, str]]:
     return [(name, "right.py") for name in names] + [(name, each["file"]) for name in names for each in wrong[name]]
 
 
-def _judged(name: str, file: str, seed: int, device: str, zygote: Zygote, references: References) -> Report:
+def _judged(name: str, file: str, number: int, device: str, zygote: Zygote,
+            references: References) -> tuple[Report, float]:
     task, candidate = load_pair(EXAMPLES / name / "reference.py", EXAMPLES / name / file)
-    return verify_task(task, candidate, zygote=zygote, references=references,
-                       options=Options(device=device, tier=EffortTier.QUICK, seed=seed, fail_fast=True))
+    candidate = parse_candidate(f"{candidate.source}\n# {number}\n")
+    options = Options(device=device, tier=EffortTier.QUICK, seed=SEED, nonce="5a", fail_fast=True)
+    start = time.perf_counter()
+    report = verify_task(task, candidate, zygote=zygote, references=references, options=options)
+    taken = time.perf_counter() - start
+    references.get_ready()
+    references.ahead.wait()
+    return report, taken
 
 
 def _row(name: str, file: str, taken: list[float], reports: list[Report]) -> dict[str, Any]:
@@ -77,13 +87,13 @@ def main() -> None:
                 break
             if name not in met:
                 # the task is met for the first time
-                _judged(name, file, 1, options.device, zygote, references)
+                _judged(name, file, -1, options.device, zygote, references)
                 met.add(name)
             taken, reports = [], []
             for number in range(options.repeat):
-                start = time.perf_counter()
-                reports.append(_judged(name, file, 100 + number, options.device, zygote, references))
-                taken.append(time.perf_counter() - start)
+                report, seconds = _judged(name, file, number, options.device, zygote, references)
+                reports.append(report)
+                taken.append(seconds)
             rows.append(_row(name, file, taken, reports))
             print(f"{time.perf_counter() - began:6.1f} {json.dumps(rows[-1])}", flush=True)
             if not options.only or options.out is not None:

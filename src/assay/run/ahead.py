@@ -76,6 +76,11 @@ class Ahead:
             found.worker.close()
         return None
 
+    def wait(self) -> None:
+        """Wait until all that were started are warm, or have failed to be."""
+        for started in [each for alike in self._kept.values() for each in alike]:
+            started.thread.join()
+
     def prepare(self, wanted: Sequence[Wanted]) -> None:
         """Have a worker for each of these soon, and none for anything else beyond the limit."""
         need: OrderedDict[str, list[Wanted]] = OrderedDict()
