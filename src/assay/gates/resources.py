@@ -20,8 +20,9 @@ _COMPILED = frozenset({"triton", "cuda"})
 class Resources:
     """Every kernel that the candidate launches, compiled for each target with the arguments it is launched with.
 
-    Kernels of CUDA C++ are those of the extensions that it builds. Needs no GPU. What compiles but goes over a limit of the target fails there at launch, so the compiler's
-    numbers are compared with the limits. Where the contract limits scratch memory, one call shows how much is taken.
+    Kernels of CUDA C++ are those of the extensions that it builds. Needs no GPU. What compiles but goes over a limit
+    of the target fails there at launch, so the compiler's numbers are compared with the limits. Where the contract
+    limits scratch memory, one call shows how much is taken.
     """
 
     id = "RES-02"
@@ -72,7 +73,8 @@ class Resources:
                     best = next(c for c in tried if c not in failures)
                     notes.append(f"{kernel} on {target}: {best.get('registers')} registers, {best['shared']} B shared"
                                  + (f", {best['tensor_memory']} tensor-memory columns" if best["tensor_memory"] else "")
-                                 + (f", {best['spilled']} B spilled" if best.get("spilled") else ""))
+                                 + (f", {best['spilled']} B spilled" if best.get("spilled") else "")
+                                 + (f", occupancy at most {best['occupancy']:.0%}" if best.get("occupancy") else ""))
                     continue
                 worst = failures[0]
                 if worst.get("error_type") in _DRIFT:

@@ -23,6 +23,7 @@ from assay.run import builds, extension_resources
 from assay.run.emulation import Target
 from assay.run.emulation.extensions import EXTENSION, after_import
 from assay.run.emulation.targets import COMPILED_TARGETS
+from assay.run.occupancy import occupancy
 
 _METADATA = re.compile(
     r"^\s*(?:- )?\.(vgpr_count|sgpr_count|vgpr_spill_count|sgpr_spill_count|private_segment_fixed_size|"
@@ -86,7 +87,9 @@ class CompileOnly:
 
     def facts(self) -> list[dict[str, Any]]:
         """The compilations as JSON data."""
-        return [{**asdict(c), "over": fits(c, self.target)} for c in [*self.compiled[:100], *self.extensions[:100]]]
+        return [{**asdict(c), "over": fits(c, self.target),
+                 "occupancy": occupancy(self.target, c.warps, c.registers, c.shared)}
+                for c in [*self.compiled[:100], *self.extensions[:100]]]
 
 
 def install(name: str) -> CompileOnly:

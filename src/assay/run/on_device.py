@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from assay.run.emulation.targets import TARGETS
 from assay.run.kernel_times import EventTimes
+from assay.run.occupancy import occupancy
 
 BUSY_CYCLES = 60_000_000
 """Clock cycles of the sleep queued ahead of a call: about 30 ms at 2 GHz."""
@@ -77,13 +79,15 @@ class OnDevice:
 
     def compiled(self) -> list[dict[str, Any]]:
         """What each kernel that was launched takes, in the form of the resources gate; nothing where one is unknown."""
-        found = []
+        found: list[dict[str, Any]] = []
         for number, kernel in enumerate(list(self.kernels.values())[:100]):
             metadata, binary = kernel.metadata, kernel.asm.get("cubin")
             target = getattr(metadata, "target", None)
             if target is None or target.backend != "cuda" or not isinstance(binary, bytes):
                 return []
+            chip = TARGETS.get(f"sm_{target.arch}")
             found.append({
+                "occupancy": chip and occupancy(chip, metadata.num_warps, kernel.n_regs, metadata.shared),
                 "kernel": str(metadata.name), "target": f"sm_{target.arch}", "config": "", "constexprs": {},
                 "launch": number, "error": None, "over": None, "shared": int(metadata.shared),
                 "tensor_memory": int(getattr(metadata, "tmem_size", 0) or 0), "warps": int(metadata.num_warps),
