@@ -8,6 +8,7 @@ import pytest
 from tests.doubling import REFERENCE, RIGHT
 
 from assay.bench.basis import basis_of
+from assay.cli.bench import refusal
 from assay.contract import Contract
 from assay.evidence.ids import with_ids
 from assay.evidence.store import Store
@@ -45,11 +46,15 @@ def with_store(store: str) -> Options:
     return Options(device="cpu", tier=EffortTier.QUICK, seed=3, only=("values", "residency"), store=store)
 
 
-def test_a_wrong_candidate_has_no_basis(task: Task, zygote: Zygote) -> None:
+def test_a_wrong_candidate_has_no_basis(task: Task, zygote: Zygote, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = parse_candidate(RIGHT.replace("x + x", "x * 2.001"))
     basis = basis_of(task, wrong, Contract(), OPTIONS, zygote)
     assert (basis.holds, basis.origin) == (False, "now")
     assert basis.report.label is Label.REJECTED
+    assert refusal(basis, "reference.py", "wrong.py") == 1
+    told = capsys.readouterr().err
+    assert told.startswith("assay: not timed: the verdict is `rejected` (values), and only `contract` is timed")
+    assert told.count("\n") == 1
 
 
 def test_a_verdict_of_a_gpu_is_taken_from_the_store(tmp_path: Path, report: Report, task: Task, right: Candidate,

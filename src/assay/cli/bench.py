@@ -78,7 +78,7 @@ def bench(
             basis = None if anyway else basis_of(task, found, clauses, asked, zygote, references=references,
                                                  progress=show)
             if basis is not None and not basis.holds:
-                raise typer.Exit(_refusal(basis, reference, candidate))
+                raise typer.Exit(refusal(basis, reference, candidate))
             report = bench_task(
                 task, found, standing="unverified" if basis is None else "contract",
                 verdict=None if basis is None else basis.to_json(), contract=clauses, options=options, zygote=zygote,
@@ -108,7 +108,7 @@ def _sizes(given: list[str]) -> dict[str, int]:
     return found
 
 
-def _refusal(basis: Basis, reference: str, candidate: str) -> int:
+def refusal(basis: Basis, reference: str, candidate: str) -> int:
     """Say why it is not timed; the exit status."""
     report = basis.report
     label = report.label.value
