@@ -141,6 +141,13 @@ def test_kernels_are_found_in_every_spelling() -> None:
 def e(x_ptr): pass
 """
     assert defined_kernels(source) == {"a", "b", "c", "d", "e"}
+    assert defined_kernels(f"SOURCE = {source!r}") >= {"a", "b", "c", "d"}
+
+
+def test_a_kernel_answers_for_what_it_calls_of_a_library() -> None:
+    log = SYNCCHECK.replace("[clone myKernel(int *, int *)] outlineSync()", "cub::BlockReduce<float>::Sum(float)")
+    (barrier,) = parse(log).reports
+    assert is_own(barrier, defined_kernels("__global__ void myKernel(int *a, int *b) {}"))
 
 
 def test_a_clean_run_is_told_from_one_that_did_not_come_to_its_end() -> None:

@@ -214,10 +214,13 @@ _FOREIGN = re.compile(r"\b(?:at|c10|at_cuda_detail|cub|thrust|cutlass|cudnn|cubl
 
 def defined_kernels(source: str) -> frozenset[str]:
     """Names that kernels of a candidate may have: its functions in Python, its `__global__` functions."""
-    return frozenset(m["name"] for pattern in (_KERNEL, _FUNCTION) for m in pattern.finditer(source))
+    # a string may write its line breaks as escapes
+    text = source.replace("\\n", "\n")
+    return frozenset(m["name"] for pattern in (_KERNEL, _FUNCTION) for m in pattern.finditer(text))
 
 
 def is_own(report: Report, defined: frozenset[str]) -> bool:
     """Whether a report is of a kernel that the candidate itself defines, and not of a library's."""
-    foreign = any(_FOREIGN.search(_plain(name)) for name in report.names)
+    # what a kernel calls of a library is its own doing
+    foreign = bool(report.names) and _FOREIGN.search(_plain(report.names[-1])) is not None
     return not foreign and report.kernel in defined
