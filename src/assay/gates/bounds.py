@@ -17,7 +17,7 @@ from assay.vocabulary import EffortTier, Reason, Tier
 
 PADDINGS = ((255, "nan", "a5"), (0, "zero", "5a"))
 """Byte of red zones round inputs, answer of a load outside, byte of fences round allocations."""
-MEMCHECKED = 3
+MEMCHECKED = 2
 """Sizes that are run under memcheck in the deep tier, the small ones first."""
 TAILS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 4, EffortTier.DEEP: 16}
 
