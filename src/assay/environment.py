@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
+import subprocess
 from importlib import metadata
 from typing import Any
+
+STATE = ("clocks.sm", "clocks.mem", "temperature.gpu")
 
 
 def describe(device: str, target: str) -> dict[str, Any]:
@@ -22,9 +27,44 @@ def describe(device: str, target: str) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(0)
         found["gpu"] = properties.name
         found["compute_capability"] = f"{properties.major}.{properties.minor}"
+        found["memory_bytes"] = properties.total_memory
+        found["multiprocessors"] = properties.multi_processor_count
+        found["float32_matmul_precision"] = torch.get_float32_matmul_precision()
         found["cuda"] = torch.version.cuda
         found["driver"] = driver_version()
     return found
+
+
+class DeviceState:
+    """Clocks and temperature of the GPU at hand, asked for at once and read later, so that nobody waits for them.
+
+    Args:
+        device: `cpu` or `cuda`; of a CPU nothing is asked.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._asked: subprocess.Popen[str] | None = None
+        if device == "cpu":
+            return
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+        with contextlib.suppress(OSError):
+            self._asked = subprocess.Popen(
+                ["nvidia-smi", "-i", visible, f"--query-gpu={','.join(STATE)}", "--format=csv,noheader"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def read(self, patience: float = 1.0) -> dict[str, str]:
+        """What was seen, by name, with units; empty where the driver's tool did not answer in so many seconds."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return {}
+        try:
+            told, _ = asked.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            asked.kill()
+            asked.communicate()
+            return {}
+        parts = [part.strip()[:40] for part in told.partition("\n")[0].split(",")]
+        return dict(zip(STATE, parts, strict=True)) if asked.returncode == 0 and len(parts) == len(STATE) else {}
 
 
 def _version(package: str) -> str:

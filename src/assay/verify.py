@@ -13,8 +13,8 @@ from typing import Any
 from assay import pilot, seeds
 from assay.contract import Contract, merge
 from assay.contract.domain import declared
+from assay.environment import DeviceState, free_bytes
 from assay.environment import describe as describe_environment
-from assay.environment import free_bytes
 from assay.errors import InputError
 from assay.evidence import first
 from assay.evidence.keep import keep
@@ -103,6 +103,7 @@ class Options:
 class _Clock:
     began: float = field(default_factory=time.monotonic)
     start: float = 0.0
+    state: DeviceState | None = None
     study: float = 0.0
     judging: float = 0.0
 
@@ -170,6 +171,7 @@ def _cache(options: Options, level: Level) -> TruthCache | None:
 def _verify(task: Task, candidate: Candidate, contract: Contract, options: Options, zygote: Zygote,
             references: References | None, progress: Progress, clock: _Clock) -> Report:
     device = resolve_device(options.device)
+    clock.state = DeviceState(device)
     progress("start", 0, 0)
     zygote.wait_ready()
     clock.start = time.monotonic() - clock.began
@@ -352,7 +354,8 @@ def _report(task: Task, candidate: Candidate, ctx: Context, gates: Sequence[Any]
     )
     judging = clock.judging + time.monotonic() - began
     timing = report.timing.model_copy(update={"judging_s": round(judging, 3),
-                                              "total_s": round(time.monotonic() - clock.began, 3)})
+                                              "total_s": round(time.monotonic() - clock.began, 3),
+                                              "device_state": clock.state.read() if clock.state else {}})
     return report.model_copy(update={"timing": timing})
 
 

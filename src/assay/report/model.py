@@ -160,6 +160,8 @@ class Timing(Frozen):
     """Of that: compiling kernels and the host code that launches them, as its processes say."""
     judging_s: float = 0.0
     """Planning, and comparing what was observed with the truths."""
+    device_state: dict[str, str] = {}
+    """Clocks and temperature of the GPU when the verdict began, as its driver says."""
 
 
 class TaskInfo(Frozen):
