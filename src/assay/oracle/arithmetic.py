@@ -137,6 +137,15 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
+def wide_dtypes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments with floating dtypes replaced by the wide ones."""
+    if any(isinstance(a, torch.dtype) for a in args):
+        args = tuple(wide_dtype(a) if isinstance(a, torch.dtype) else a for a in args)
+    if any(isinstance(a, torch.dtype) for a in kwargs.values()):
+        kwargs = {k: wide_dtype(a) if isinstance(a, torch.dtype) else a for k, a in kwargs.items()}
+    return args, kwargs
+
+
 def round_to(x: torch.Tensor, name: str) -> torch.Tensor:
     """Round wide `x` (float64 or complex128) to the nearest number of format `name`; result is wide again.
 

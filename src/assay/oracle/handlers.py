@@ -18,22 +18,26 @@ from assay.oracle import (
     rules_bins,
     rules_copy,
     rules_distance,
+    rules_factory,
     rules_linalg,
     rules_norm,
     rules_pointwise,
     rules_product,
     rules_random,
     rules_rank,
+    rules_read,
     rules_reduce,
     rules_shape,
     rules_softmax,
+    rules_sparse,
     rules_window,
 )
-from assay.oracle.arithmetic import is_real_or_complex, wide_dtype
+from assay.oracle.arithmetic import is_real_or_complex, wide_dtypes
 from assay.oracle.replay import EXACT, JUMPS, RULES, UNROUNDED, Replay, Rule
 from assay.oracle.rules_copy import write
+from assay.oracle.rules_factory import factory
 from assay.oracle.rules_random import RANDOM, draw
-from assay.oracle.stacks import NeedsSerial, map_tensors, tensors_in
+from assay.oracle.stacks import map_tensors, tensors_in
 
 REGISTERED = (
     rules_activation,
@@ -41,15 +45,18 @@ REGISTERED = (
     rules_bins,
     rules_copy,
     rules_distance,
+    rules_factory,
     rules_linalg,
     rules_norm,
     rules_pointwise,
     rules_product,
     rules_random,
     rules_rank,
+    rules_read,
     rules_reduce,
     rules_shape,
     rules_softmax,
+    rules_sparse,
     rules_window,
 )
 """Modules whose import fills the registries."""
@@ -81,7 +88,7 @@ def resolve(func: Any) -> Rule:
     if name in EXACT:
         return _exact
     if not any("Tensor" in str(a.type) for a in schema.arguments):
-        return _factory
+        return factory
     if func in decomposition_table:
         return _decomposed
     if func._can_decompose() if hasattr(func, "_can_decompose") else False:
@@ -95,15 +102,6 @@ def _writes_first(schema: Any) -> bool:
     """Whether an operator is an in-place or out= form, rather than one that also updates some state."""
     first = schema.arguments[0].alias_info
     return (first is not None and first.is_write) or any(a.is_out for a in schema.arguments)
-
-
-def wide_dtypes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments with floating dtypes replaced by the wide ones."""
-    if any(isinstance(a, torch.dtype) for a in args):
-        args = tuple(wide_dtype(a) if isinstance(a, torch.dtype) else a for a in args)
-    if any(isinstance(a, torch.dtype) for a in kwargs.values()):
-        kwargs = {k: wide_dtype(a) if isinstance(a, torch.dtype) else a for k, a in kwargs.items()}
-    return args, kwargs
 
 
 def _prim(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -154,39 +152,6 @@ def _keep_stored(replay: Replay, args: tuple[Any, ...], out: Any) -> None:
         for t in tensors_in([out] if isinstance(out, torch.Tensor) else out or []):
             if replay.has_stack(t):
                 replay.record(t).stored = mark
-
-
-def _factory(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    dtype = kwargs.get("dtype")
-    if dtype is not None and is_real_or_complex(dtype):
-        out = func(*args, **{**kwargs, "dtype": wide_dtype(dtype)})
-        _remember(replay, out, dtype)
-        return out
-    out = func(*args, **kwargs)
-    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
-        narrow = out.dtype
-        if narrow != wide_dtype(narrow):
-            if any(a.name == "dtype" for a in func._schema.arguments):
-                out = func(*args, **{**kwargs, "dtype": wide_dtype(narrow)})
-            else:
-                out = out.to(wide_dtype(narrow))
-        _remember(replay, out, narrow)
-    return out
-
-
-def _spaced(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """linspace and logspace: points computed from both ends, rounded relative to the larger of them."""
-    out = _factory(replay, func, args, kwargs)
-    if not isinstance(out, torch.Tensor) or not is_real_or_complex(out.dtype) or out.numel() == 0:
-        return out
-    replay.note(func)
-    logarithmic = str(func._schema.name).endswith("logspace")
-    return replay.absolute(out, 4.0 * out.abs() if logarithmic else out.abs().amax().expand(out.shape))
-
-
-def _remember(replay: Replay, out: Any, dtype: torch.dtype) -> None:
-    if not replay.depth and isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
-        replay.set_nominal(out, dtype)
 
 
 def _floating(args: tuple[Any, ...]) -> bool:
@@ -265,66 +230,7 @@ def _stirred(replay: Replay, t: torch.Tensor) -> torch.Tensor:
     return replay.relative(copy, 2.0)
 
 
-def _scalar(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`item()` and the like: the value leaves the replay, which is harmless only if all runs agree on it."""
-    value = func(*args, **kwargs)
-    for t in tensors_in(args):
-        stack = replay.stack(t)
-        if stack is not None and not bool(((stack == t) | (stack.isnan() & t.isnan())).all()):
-            raise NeedsSerial(f"{func} reads a rounded value")
-    return value
-
-
-def _same_in_all(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Operators whose output shape depends on values (nonzero): usable only if all runs agree."""
-    replay.note(func)
-    out = func(*args, **kwargs)
-    for t in tensors_in(args):
-        stack = replay.stack(t)
-        if stack is None:
-            continue
-        for version in stack:
-
-            def swap(v: torch.Tensor, t: torch.Tensor = t, version: torch.Tensor = version) -> torch.Tensor:
-                return version if v is t else v
-
-            other = func(*(map_tensors(a, swap) for a in args), **kwargs)
-            if other.shape != out.shape or not torch.equal(other, out):
-                raise NeedsSerial(f"{func} selects by rounded values")
-    return out
-
-
-def _wide_like(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`zeros_like` and its kin: shape of a tensor, values of their own."""
-    dtype = kwargs.get("dtype")
-    if dtype is not None and is_real_or_complex(dtype):
-        kwargs = {**kwargs, "dtype": wide_dtype(dtype)}
-    out = func(*args, **kwargs)
-    if isinstance(out, torch.Tensor) and is_real_or_complex(out.dtype):
-        nominal = dtype if dtype is not None else replay.nominal(args[0])
-        if out.dtype != wide_dtype(out.dtype):
-            out = out.to(wide_dtype(out.dtype))
-        _remember(replay, out, nominal)
-    return out
-
-for _name in ("linspace", "logspace"):
-    RULES[f"aten::{_name}"] = _spaced
-for _name in ("_local_scalar_dense", "equal", "is_nonzero", "allclose"):
-    RULES[f"aten::{_name}"] = _scalar
-for _name in ("nonzero", "nonzero_static", "_unique2", "unique_dim", "unique_consecutive"):
-    RULES[f"aten::{_name}"] = _same_in_all
-for _name in (
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "empty_like",
-    "new_zeros",
-    "new_ones",
-    "new_full",
-    "new_empty",
-    "new_empty_strided",
-    "scalar_tensor",
-):
-    RULES[f"aten::{_name}"] = _wide_like if _name != "scalar_tensor" else _factory
-UNROUNDED |= {handler.__name__ for handler in (_view, _exact, _factory, _scalar, _same_in_all, _wide_like)}
+# its entry in the table of decompositions takes other arguments
+RULES["aten::nll_loss"] = _composite
+UNROUNDED |= {handler.__name__ for handler in (_view, _exact)}
 UNROUNDED.add("_choose")

@@ -124,16 +124,10 @@ def peak_of(x: torch.Tensor) -> float:
     return float(torch.maximum(-x.amin(), x.amax()))
 
 
-def check_lost(squares: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """Raise `Lost` if a float32 scale squared is too small to be sure of, unless the operands are zero there.
-
-    `squares` (..., m, n), of a product of `a` (..., m, k) and `b` (..., k, n).
-    """
-    if squares.dtype != torch.float32 or float(squares.amin()) >= UNDERFLOW:
-        return
-    rows = torch.linalg.vector_norm(a, math.inf, dim=-1, keepdim=True) > 0.0
-    columns = torch.linalg.vector_norm(b, math.inf, dim=-2, keepdim=True) > 0.0
-    if bool(((squares < UNDERFLOW) & rows & columns).any()):
+def check_lost(squares: torch.Tensor, wide: Callable[[], torch.Tensor]) -> None:
+    """Raise `Lost` if sums of squares in float32 are too small to be sure of, where those of `wide` are not zero."""
+    small = squares.dtype == torch.float32 and float(squares.amin()) < UNDERFLOW
+    if small and bool(((squares < UNDERFLOW) & (wide() > 0.0)).any()):
         raise Lost
 
 
@@ -150,18 +144,20 @@ def product_scale(left: torch.Tensor, right: torch.Tensor, repeated: bool) -> to
     m, n = left.shape[-2], right.shape[-1]
     a = left.reshape(-1, *left.shape[-2:])
     b = right.reshape(-1, *right.shape[-2:])
-    scale = with_narrow(a, b, lambda u, v: _scale(u, v, repeated)).reshape(*shape, m, n)
+    scale = with_narrow(a, b, lambda u, v: _scale(u, v, repeated, lambda: torch.bmm(square(a), square(b)))).reshape(
+        *shape, m, n
+    )
     if column:
         scale = scale.squeeze(-1)
     return scale.squeeze(-1 if column else -2) if row else scale
 
 
-def _scale(a: torch.Tensor, b: torch.Tensor, repeated: bool) -> torch.Tensor:
-    """Error scale of the products of (B, m, k) and (B, k, n)."""
+def _scale(a: torch.Tensor, b: torch.Tensor, repeated: bool, wide: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Error scale of the products of (B, m, k) and (B, k, n); `wide` gives Σ a²b² in float64."""
     inner = a.shape[-1]
     length = chunk_length(inner)
     walk = torch.bmm(square(a), square(b))
-    check_lost(walk, a, b)
+    check_lost(walk, wide)
     walk.mul_(0.5 * length)
     if length >= inner:
         total = torch.bmm(a, b).abs()
@@ -221,8 +217,7 @@ def convolution_scale(
 
     def scale(u: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         walk = convolve(square(u), square(w), groups)
-        if u.dtype == torch.float32 and 0.0 < float(walk.amin()) < UNDERFLOW:
-            raise Lost
+        check_lost(walk, lambda: convolve(square(x), square(weight), groups))
         # convolutions by transforms may leave a little below zero
         walk.mul_(0.5 * length * kernel).clamp_(min=0.0)
         terms = length * kernel

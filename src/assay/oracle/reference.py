@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from assay.oracle.arithmetic import is_real_or_complex, wide_dtype
 from assay.oracle.replay import Replay
+from assay.oracle.rules_sparse import dense
 
 Reference = Callable[..., Any]
 """A module or a function."""
@@ -46,7 +47,7 @@ def copied_inputs(values: Any, replay: Replay | None) -> Any:
 
 
 def _wide(t: torch.Tensor, replay: Replay) -> torch.Tensor:
-    wide = t.to(wide_dtype(t.dtype), copy=True)
+    wide = dense(t, replay, wide_dtype(t.dtype)) if t.layout != torch.strided else t.to(wide_dtype(t.dtype), copy=True)
     if is_real_or_complex(t.dtype):
         replay.set_nominal(wide, t.dtype)
     return wide

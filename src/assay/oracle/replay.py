@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from assay.oracle.arithmetic import DTYPE, FORMAT, UNIT, Arithmetic, is_real_or_complex, wide_dtype
-from assay.oracle.perturbation import Perturbed
+from assay.oracle.arithmetic import FORMAT, UNIT, Arithmetic, is_real_or_complex, wide_dtype
+from assay.oracle.narrowing import Narrowed
 from assay.oracle.stacks import NeedsSerial, is_narrow, map_tensors, storage_key, tensors_in
 
 Rule = Callable[["Replay", Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -44,7 +44,7 @@ PRODUCT_HANDLERS = {"_matmul", "_add_product", "_convolution", "_attention"}
 """Names of handlers of the operators that autocast runs in its narrow dtype."""
 
 
-class Replay(Perturbed, TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Replay(Narrowed, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs whatever is called under it in float64, with `runs` perturbed versions alongside."""
 
     def __init__(
@@ -69,17 +69,23 @@ class Replay(Perturbed, TorchDispatchMode):  # type: ignore[no-untyped-call]
         perturbs only operator `only[i % len(only)]`.
         """
         TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
-        Perturbed.__init__(
-            self, arithmetic, runs=runs, seed=seed, gain=gain, serial=serial, rounded=rounded, grid=grid, only=only
+        Narrowed.__init__(
+            self,
+            arithmetic,
+            task_dtype=task_dtype,
+            runs=runs,
+            seed=seed,
+            gain=gain,
+            serial=serial,
+            rounded=rounded,
+            grid=grid,
+            only=only,
         )
-        self.task_dtype = task_dtype
         self.ops: Counter[str] = Counter()
         self.unmodelled: set[str] = set()
         self.random = False
         self.jumped = False
         self.depth = 0
-        self.mixed = False
-        self.narrowed: str | None = None
         self.attention_tile: int | None = None
 
     # The dispatch protocol.
@@ -94,9 +100,9 @@ class Replay(Perturbed, TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = handler(self, func, args, kwargs or {})
             if self.depth == 0 and not func.is_view:
                 if self.mixed:
-                    self._propagate(args, out)
+                    self.propagate(args, out)
                 if self.coarse is not None:
-                    out = map_tensors(out, self._coarsened)
+                    out = map_tensors(out, self.coarsened)
                 elif self.autocast is not None and handler.__name__ in PRODUCT_HANDLERS:
                     self.narrowed = self.autocast
                     out = map_tensors(out, self.cast_down)
@@ -118,72 +124,6 @@ class Replay(Perturbed, TorchDispatchMode):  # type: ignore[no-untyped-call]
         """`deeper`, from within a handler, where the mode is off and must be entered again."""
         with self.deeper(), self:
             yield
-
-    def go_back(self) -> None:
-        """What follows is a backward pass: of a forward under autocast it runs in the same narrow dtype.
-
-        Which of its operators do is not known here, so all are taken to: the tolerance is then that of the
-        narrow dtype throughout, also where a gradient is wide.
-        """
-        self.coarse = self.narrowed
-
-    def _coarsened(self, t: torch.Tensor) -> torch.Tensor:
-        assert self.coarse is not None
-        return self.rounding(t, self.coarse)
-
-    def cast_down(self, t: torch.Tensor) -> torch.Tensor:
-        """Result of a product under autocast: of the autocast dtype natively, and rounded to it."""
-        assert self.autocast is not None
-        rounded = self.rounding(t, self.autocast)
-        found = self.record(rounded)
-        if rounded is not t:
-            found.unrounded = t
-            found.stored = self.autocast
-        self.set_nominal(rounded, DTYPE[self.autocast])
-        return rounded
-
-    def stored(self, t: torch.Tensor) -> torch.Tensor:
-        """Result `t` of one operator of the reference, after a store in the task's narrow dtype if any."""
-        name = self.arithmetic.storage
-        if name is None or not is_real_or_complex(t.dtype) or FORMAT.get(self.nominal(t)) != name:
-            return t
-        rounded = self.rounding(t, name)
-        if rounded is t:
-            return t
-        found = self.record(rounded)
-        # If this tensor is an output, its rounding is the output's and must not count twice.
-        found.unrounded = t
-        found.stored = name
-        before = self.table.get(storage_key(t))
-        if before is not None:
-            found.nominal = before.nominal
-        return rounded
-
-    def _propagate(self, args: tuple[Any, ...], out: Any) -> None:
-        """Give results the dtype that promotion would have given them natively."""
-        inputs = [t for t in tensors_in(args) if is_real_or_complex(t.dtype)]
-        if not inputs:
-            return
-        deep = [t for t in inputs if t.dim() > 0] or inputs
-        nominal = self.nominal(deep[0])
-        for t in deep[1:]:
-            nominal = torch.promote_types(nominal, self.nominal(t))
-        if nominal == self.task_dtype:
-            return
-        known = {storage_key(t) for t in inputs}
-        for t in tensors_in(
-            [out] if isinstance(out, torch.Tensor) else out if isinstance(out, tuple | list) else []
-        ):
-            if is_real_or_complex(t.dtype) and t.is_complex() == nominal.is_complex and storage_key(t) not in known:
-                found = self.record(t)
-                if found.nominal is None:
-                    found.nominal = nominal
-
-    def set_nominal(self, t: torch.Tensor, dtype: torch.dtype) -> None:
-        """Note that natively `t` is of `dtype`; it is wide here."""
-        if dtype != self.task_dtype or self.mixed:
-            self.record(t).nominal = dtype
-            self.mixed = self.mixed or dtype != self.task_dtype
 
     # Executing an operator on the exact run and on the stacks.
 
@@ -269,17 +209,6 @@ class Replay(Perturbed, TorchDispatchMode):  # type: ignore[no-untyped-call]
         ]
 
     # Bookkeeping for rules.
-
-    def nominal(self, t: torch.Tensor) -> torch.dtype:
-        """Dtype that `t` would have natively."""
-        if t.dtype not in (torch.float64, torch.complex128):
-            return t.dtype
-        found = self.table.get(storage_key(t))
-        if found is not None and found.nominal is not None:
-            return found.nominal
-        if t.is_complex():
-            return torch.complex128 if self.task_dtype == torch.float64 else torch.complex64
-        return self.task_dtype
 
     def note(self, func: Any) -> str:
         """Count one modelled operator and make it the current one; returns its short name."""

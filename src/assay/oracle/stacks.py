@@ -44,7 +44,7 @@ class Ranking:
 class Record:
     """What the replay knows of one storage."""
 
-    __slots__ = ("nominal", "ranking", "ref", "stack", "stored", "unrounded")
+    __slots__ = ("entries", "nominal", "ranking", "ref", "stack", "stored", "unrounded")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.ref: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -53,6 +53,7 @@ class Record:
         self.ranking: Ranking | None = None
         self.unrounded: torch.Tensor | None = None
         self.stored: str | None = None
+        self.entries: torch.Tensor | None = None
 
 
 def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:

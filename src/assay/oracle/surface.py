@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from assay.oracle.arithmetic import FORMAT, wide_dtype
 from assay.oracle.replay import Replay
 from assay.oracle.rules_attention import attention
+from assay.oracle.rules_sparse import sampled_product, sparse_product
 
 _DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
@@ -90,9 +91,23 @@ def _to(replay: Replay, t: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Ten
     return t.to(*args, **kwargs)
 
 
+def _sampled(replay: Replay, sampled: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    replay.ops["sparse_sampled_addmm"] += 1
+    with replay.deeper():
+        return sampled_product(replay, sampled, a, b, **kwargs)
+
+
+def _sparse_mm(replay: Replay, a: torch.Tensor, b: torch.Tensor, reduce: str = "sum") -> torch.Tensor:
+    replay.ops["sparse_mm"] += 1
+    with replay.deeper():
+        return sparse_product(replay, a, b, reduce)
+
+
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     _DTYPE: _dtype,
     torch.nn.functional.scaled_dot_product_attention: _attention,
     torch.Tensor.type_as: _type_as,
     torch.Tensor.to: _to,
+    torch.sparse.sampled_addmm: _sampled,
+    torch.sparse.mm: _sparse_mm,
 }
