@@ -85,8 +85,9 @@ class Resources:
                 verdict.decided += 1
             else:
                 notes.insert(0, f"not checked for {target}: {unread}"[:160])
-                owed = ctx.contract.resources.targets or "triton" in (ctx.language, *ctx.languages)
-                # that a build of the device at hand runs there, every other probe shows
+                found = _COMPILED & {ctx.language, *ctx.languages}
+                # that what was built for the device at hand runs there, every other probe shows
+                owed = ctx.contract.resources.targets or found == {"triton"} or ctx.device != "cuda"
                 verdict.undecided[Reason.TOOLCHAIN if owed else Reason.NOTHING_TO_VARY] += 1
         verdict.note = "; ".join(dict.fromkeys(notes[:3])) or None
         verdict.findings = distinct(verdict.findings)
