@@ -31,6 +31,17 @@ def test_no_two_buffers_hold_the_same_values(seed: int, buffers: int) -> None:
     assert all(1.0 < factor <= 1.5 for factor in others)
 
 
+def test_before_a_witness_another_draw_lies_in_the_place_of_a_known_one() -> None:
+    filling = Schedule(5, 16).filling(GROUPS)
+    stale = filling.stale()
+    assert (stale.order, stale.known) == (filling.order, filling.known)
+    for position, buffer in enumerate(filling.order):
+        if position in filling.known:
+            assert stale.contents[buffer][0] != filling.known[position]
+        else:
+            assert stale.contents[buffer] == filling.contents[buffer]
+
+
 def test_calls_that_are_not_checked_see_no_draw_that_will_be() -> None:
     filling = Schedule(3, 16).filling(GROUPS, hidden=True)
     assert filling.known == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -89,9 +89,18 @@ class Contender:
         """Write the contents of a batch into the buffers. Raises Stopped."""
         self._ask({"step": "fill", "contents": [list(c) for c in filling.contents]})
 
-    def batch(self, kind: str, order: Sequence[int], watched: Sequence[int] = (), *, first: bool = False) -> Batch:
-        """Run a batch, timed from the question to the answer. Raises Stopped."""
-        header = {"step": "batch", "kind": kind, "order": list(order), "watched": list(watched)}
+    def batch(self, kind: str, order: Sequence[int], watched: Mapping[int, int] | None = None, *,
+              first: bool = False) -> Batch:
+        """Run a batch, timed from the question to the answer. Raises Stopped.
+
+        Args:
+            kind: `warm`, `cold`, `flush` or `witness`.
+            order: buffers in the order in which they are passed.
+            watched: by position, the draw that a witness puts there at the last moment.
+            first: whether it may take longer, as what compiles does.
+        """
+        header = {"step": "batch", "kind": kind, "order": list(order),
+                  "watched": {str(k): v for k, v in (watched or {}).items()}}
         answer, wall = self._timed(header, self._patience * (12 if first else 1))
         found = answer.header
         try:

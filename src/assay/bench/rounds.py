@@ -109,9 +109,9 @@ class Rounds:
                 batch = contender.batch("flush", order)
             else:
                 filling = self._schedule.filling(groups, hidden=first)
-                contender.fill(filling)
-                watched = sorted(filling.known) if kind == "witness" else ()
-                batch = contender.batch(kind, filling.order, watched, first=first)
+                witness = kind == "witness"
+                contender.fill(filling.stale() if witness else filling)
+                batch = contender.batch(kind, filling.order, filling.known if witness else None, first=first)
                 if first:
                     return
                 self._check(name, kind, filling, number)

@@ -30,6 +30,14 @@ class Filling:
     order: tuple[int, ...]
     known: dict[int, int]
 
+    def stale(self) -> Filling:
+        """The same batch before the known draws are there: each place of one holds another, multiplied."""
+        contents = list(self.contents)
+        draws = list(self.known.values())
+        for turn, position in enumerate(self.known):
+            contents[self.order[position]] = (draws[turn - 1], 1.5)
+        return Filling(tuple(contents), self.order, self.known)
+
 
 class Schedule:
     """Fillings for the batches of a benchmark.

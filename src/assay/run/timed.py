@@ -16,60 +16,16 @@ from typing import Any
 import torch
 
 from assay.run import codec, wire
+from assay.run.clocks import DeviceClock, HostClock
 
 _now = time.perf_counter_ns
-_EVENT: Any = getattr(torch._C, "_CudaEventBase", None)
-_new_event = getattr(_EVENT, "__new__", None)
-_record, _elapsed = getattr(_EVENT, "record", None), getattr(_EVENT, "elapsed_time", None)
-_wait_event = getattr(_EVENT, "synchronize", None)
 _synchronize: Any = getattr(torch._C, "_cuda_synchronize", None)
-_stream = torch.cuda.current_stream
 _zero, _copy, _clone, _mul = torch.Tensor.zero_, torch.Tensor.copy_, torch.Tensor.clone, torch.mul
 _peak, _allocated, _forget = (torch.cuda.max_memory_allocated, torch.cuda.memory_allocated,
                               torch.cuda.reset_peak_memory_stats)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 SCALED = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128)
 """Dtypes whose values a factor makes new."""
-
-
-class HostClock:
-    """Stamps of the processor's clock, for a device whose calls end when they return."""
-
-    def stamp(self) -> Any:
-        """A point in time."""
-        return _now()
-
-    def seconds(self, first: Any, second: Any) -> float:
-        """Seconds between two of them."""
-        return float(second - first) / 1e9
-
-    def wait(self, stamp: Any) -> None:
-        """Nothing: what was called has ended."""
-
-    def settle(self) -> None:
-        """Nothing, as `wait`."""
-
-
-class DeviceClock:
-    """CUDA events on the current stream, and a wait for all streams of the device."""
-
-    def stamp(self) -> Any:
-        """An event, recorded."""
-        event = _new_event(_EVENT, enable_timing=True)  # type: ignore[misc]
-        _record(event, _stream())  # type: ignore[misc]
-        return event
-
-    def seconds(self, first: Any, second: Any) -> float:
-        """Seconds between two events that the device has passed."""
-        return float(_elapsed(first, second)) / 1e3  # type: ignore[misc]
-
-    def wait(self, stamp: Any) -> None:
-        """Until the device has passed an event, and so the stream that it was recorded on."""
-        _wait_event(stamp)  # type: ignore[misc]
-
-    def settle(self) -> None:
-        """Until every stream of the device is idle."""
-        _synchronize()
 
 
 @dataclass
@@ -130,7 +86,8 @@ def answer(benches: dict[str, Bench], frame: wire.Frame, device: str, build: Cal
         _fill(bench, header["contents"])
         return {"ok": True}, []
     if step == "batch":
-        return _batch(bench, str(header["kind"]), header["order"], frozenset(header.get("watched", ()))), []
+        watched = {int(position): int(draw) for position, draw in header.get("watched", {}).items()}
+        return _batch(bench, str(header["kind"]), header["order"], watched), []
     if step == "collect":
         return _collect(bench, header)
     if step == "memory":
@@ -184,11 +141,12 @@ def _fill(bench: Bench, contents: Sequence[Sequence[Any]]) -> None:
     bench.clock.settle()
 
 
-def _batch(bench: Bench, kind: str, order: Sequence[int], watched: frozenset[int]) -> dict[str, Any]:
+def _batch(bench: Bench, kind: str, order: Sequence[int], watched: dict[int, int]) -> dict[str, Any]:
     """Call the model on some buffers in turn.
 
     Kinds: `warm` calls back to back; `cold` empties the caches before each; `flush` empties them and calls
-    nothing; `witness` copies what watched calls returned as soon as they return, on the stream that they return on.
+    nothing; `witness` writes the inputs of watched calls behind a busy stream just before it calls, and copies what
+    they returned as soon as they return, on that stream: who neither waits for it nor makes it wait is found out.
 
     Returns seconds: `total` with every stream at rest at both ends, `calls` of each cold call, `tail` from the end
     of the calling stream's work to that of all streams; and the `types` of outputs that are no plain tensors.
@@ -219,6 +177,11 @@ def _batch(bench: Bench, kind: str, order: Sequence[int], watched: frozenset[int
             else:
                 for position, number in enumerate(order):
                     args, kwargs = arguments[number]
+                    if position in watched:
+                        clock.occupy()
+                        fresh = bench.sources[watched[position]]
+                        for source, target in zip(fresh, bench.storages[number], strict=True):
+                            _copy(target, source)
                     held.append(model(*args, **kwargs))
                     if position in watched:
                         bench.copies[position] = _copies(held[-1], strange)
