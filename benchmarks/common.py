@@ -34,11 +34,17 @@ def write_result(name: str, device: str, metrics: dict[str, float], rows: list[d
         "commit": _commit(), "date": date.today().isoformat(),
         "command": "python " + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), "metrics": metrics, "rows": rows,
     }
-    short = (gpu or "cpu").lower().replace("nvidia ", "").replace(" ", "-")
-    path = out or RESULTS / f"{name}.{short}.json"
+    path = out or result_path(name, device)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def result_path(name: str, device: str) -> Path:
+    """Where the result of a benchmark on `cpu` or `cuda` is kept."""
+    gpu = _gpu()[0] if device == "cuda" else None
+    short = (gpu or "cpu").lower().replace("nvidia ", "").replace(" ", "-")
+    return RESULTS / f"{name}.{short}.json"
 
 
 def _cores() -> int:

@@ -94,8 +94,10 @@ class Calibration:
         ]
 
 
-def calibrate(part: int | None = None, device: str = "cpu", progress: Progress = lambda _: None) -> Calibration:
-    """Measure the controls and faults, or about one in `part` of each, spread over operators.
+def calibrate(
+    part: int | None = None, device: str = "cpu", progress: Progress = lambda _: None, *, offset: int = 0
+) -> Calibration:
+    """Measure the controls and faults, or about one in `part` of each from the `offset`-th on, spread over operators.
 
     Results do not depend on `part`: a control's inputs and the oracle's draws are its own. Raises ValueError
     for a part below 1.
@@ -105,7 +107,7 @@ def calibrate(part: int | None = None, device: str = "cpu", progress: Progress =
     if part is not None:
         if part < 1:
             raise ValueError(f"part: expected at least 1, got {part}")
-        chosen, wrong = list(chosen)[::part], wrong[::part]
+        chosen, wrong = list(chosen)[offset::part], wrong[offset::part]
     measured = []
     for result in measure_controls(chosen, device):
         progress(result.operator)
