@@ -13,6 +13,7 @@ from assay.bench.speed import BenchSpeed
 from assay.errors import InputError
 from assay.report.model import Report
 from assay.reward import Stage, reward_of
+from assay.reward.judge import KernelReward
 from assay.run.process import Zygote
 from assay.task import Candidate, Task, parse_candidate, parse_task
 from assay.verify import Options, verify_task
@@ -80,3 +81,5 @@ def test_without_a_gpu_there_is_no_speed_to_reward() -> None:
         pytest.skip("there is a GPU here")
     with pytest.raises(InputError, match="mean nothing"):
         BenchSpeed()
+    with pytest.raises(InputError, match="mean nothing"):
+        KernelReward(speed="bench")

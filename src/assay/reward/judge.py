@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.errors import InputError
 from assay.report.model import Report
@@ -42,7 +42,8 @@ class KernelReward:
         workers: judges; None for one per two processors.
         timeout: seconds for one verdict; None for the tier's own.
         stages: the numbers.
-        speed: times what has the label `contract`. Never called for anything else. None pays for rightness alone.
+        speed: times what has the label `contract`. Never called for anything else. `bench` for
+            `assay.bench.speed.BenchSpeed`, which needs a GPU; None pays for rightness alone.
         entry: name of the entry point in a completion.
         pool: a pool to use instead of one of its own; it is not closed.
 
@@ -52,11 +53,16 @@ class KernelReward:
 
     def __init__(self, *, tier: str = "quick", device: str = "auto", contract: Any = None,
                  workers: int | None = None, timeout: float | None = None, stages: Stages | None = None,
-                 speed: Speed | None = None, entry: str = "ModelNew", pool: Pool | None = None) -> None:
+                 speed: Speed | Literal["bench"] | None = None, entry: str = "ModelNew",
+                 pool: Pool | None = None) -> None:
         from assay import accept
 
         self.stages, self.entry = stages or Stages(), entry
-        self._speed, self._workers = speed, workers
+        self._workers, self._speed, self._bench = workers, None if speed == "bench" else speed, None
+        if speed == "bench":
+            from assay.bench.speed import BenchSpeed
+
+            self._speed = self._bench = BenchSpeed()
         self._options: Options = accept.options(device=device, tier=tier, timeout=timeout)
         self._contract: Contract = accept.contract(contract)
         self._contract_key = self._contract.model_dump_json()
@@ -78,6 +84,8 @@ class KernelReward:
             pool, self._pool = self._pool, None if self._own else self._pool
         if pool is not None and self._own:
             pool.close()
+        if self._bench is not None:
+            self._bench.close()
 
     def rewards(self, references: Sequence[str], completions: Sequence[Any]) -> list[Reward]:
         """What each completion earns, against the reference of the same position.

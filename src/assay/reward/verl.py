@@ -18,7 +18,7 @@ from assay.reward.scoring import Reward
 _lock = threading.Lock()
 _judges: dict[tuple[tuple[str, str], ...], KernelReward] = {}
 _means: dict[str, tuple[int, float]] = {}
-OPTIONS = ("tier", "device", "contract", "workers", "timeout", "entry")
+OPTIONS = ("tier", "device", "contract", "workers", "timeout", "entry", "speed")
 """Keys of `reward_kwargs` that go to KernelReward."""
 START = 0.25
 """What an undecided sample scores before any of its task was decided."""
@@ -33,8 +33,8 @@ def compute_score(data_source: str, solution_str: str, ground_truth: Any, extra_
         solution_str: the response.
         ground_truth: source of the reference, or a dict with it under `reference`.
         extra_info: looked at for `reference` where `ground_truth` has none.
-        kwargs: `tier`, `device`, `contract`, `workers`, `timeout`, `entry` of KernelReward, or a `judge`; other
-            arguments of the trainer are left alone.
+        kwargs: `tier`, `device`, `contract`, `workers`, `timeout`, `entry`, `speed` of KernelReward, or a `judge`;
+            other arguments of the trainer are left alone.
 
     Returns `score`, `decided` (1 or 0), `stage`, `contract` (1 or 0) and `gates_passed` (a share). An undecided
     sample scores the mean of what was decided for its task before, so that it pulls neither up nor down; mask it
