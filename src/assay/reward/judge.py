@@ -39,7 +39,8 @@ class KernelReward:
         tier: effort of each verdict.
         device: `auto`, `cpu` or `cuda`.
         contract: the obligations of every task; a Contract, data or a path. None for what each reference does.
-        workers: judges; None for one per two processors.
+        workers: judges; None for one per two processors, or for a single one where candidates are timed: another
+            one's verdicts would hold the GPU up meanwhile.
         timeout: seconds for one verdict; None for the tier's own.
         stages: the numbers.
         speed: times what has the label `contract`. Never called for anything else. `bench` for
@@ -58,7 +59,8 @@ class KernelReward:
         from assay import accept
 
         self.stages, self.entry = stages or Stages(), entry
-        self._workers, self._speed, self._bench = workers, None if speed == "bench" else speed, None
+        self._workers = 1 if workers is None and speed is not None else workers
+        self._speed, self._bench = None if speed == "bench" else speed, None
         if speed == "bench":
             from assay.bench.speed import BenchSpeed
 
