@@ -125,7 +125,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     began = time.perf_counter()
     how = BenchOptions(device=options.device, rounds=options.rounds, compiled=options.compiled, pairs=1,
-                       inputs_seed=secrets.randbits(31), interpreted=options.device == "cpu", memory=2 << 30,
+                       inputs_seed=secrets.randbits(31), interpreted=options.device == "cpu", memory=4 << 30,
                        buffers=64 if options.device == "cuda" else 4, seconds=5.0)
     with Zygote() as zygote, References(zygote, limit=len(SIZES)) as references, \
             open_gauge(zygote, options.device, how) as gauge, ThreadPoolExecutor(options.jobs) as pool:
