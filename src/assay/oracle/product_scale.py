@@ -1,4 +1,4 @@
-"""Rounding errors of sums of products: the partial sums along the inner dimension, followed in sixteen chunks.
+"""Rounding errors of sums of products: the partial sums along the inner dimension, followed in eight chunks.
 
 The parts that the chunks contribute are summed from the front, and what is known of the partial sums s_j is their
 values r_1 .. r_C at the ends of C chunks of L terms. Between two ends a sum is taken to stay below the larger of
@@ -22,8 +22,10 @@ import torch
 
 from assay.oracle.summation import CORRELATED
 
-CHUNKS = 16
+CHUNKS = 8
 """Pieces of the inner dimension whose partial sums are followed."""
+FEWEST = 16
+"""Fewest terms of a piece."""
 LANES = 4
 """Interleaved accumulators whose order is considered."""
 TILE = 1 << 16
@@ -41,9 +43,9 @@ UNDERFLOW = 2.0**-100
 
 
 def chunk_length(inner: int, per_index: int = 1) -> int:
-    """Inner indices in a chunk, each of which stands for `per_index` terms: sixteen terms at least."""
+    """Inner indices in a chunk, each of which stands for `per_index` terms: `FEWEST` terms at least."""
     length = max(1, math.ceil(inner / CHUNKS))
-    return min(inner, math.ceil(CHUNKS / per_index)) if length * per_index < CHUNKS else length
+    return min(inner, math.ceil(FEWEST / per_index)) if length * per_index < FEWEST else length
 
 
 def square(x: torch.Tensor) -> torch.Tensor:
@@ -162,7 +164,7 @@ def _scale(a: torch.Tensor, b: torch.Tensor, repeated: bool, wide: Callable[[], 
     if length >= inner:
         total = torch.bmm(a, b).abs()
         return error_scale(length * total.square(), walk, length * total if repeated else None)
-    lanes = inner > CHUNKS
+    lanes = inner > FEWEST
     if lanes:
         u, v = _padded(a, b, LANES * math.ceil(inner / LANES))
         u_lanes, v_lanes = _lanes(u), _lanes(v.transpose(1, 2)).transpose(2, 3)

@@ -15,6 +15,9 @@ from assay.oracle.arithmetic import is_real_or_complex
 from assay.oracle.replay import BATCHED, RULES, Replay, product_of
 from assay.oracle.stacks import tensors_in
 
+SMALL_WINDOW = 9
+"""Most elements of a window whose maximum is taken image by image."""
+
 
 def _average_pool(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """avg_pool2d and avg_pool3d."""
@@ -162,6 +165,46 @@ def _folded(spatial: int) -> Any:
     return execute
 
 
+def _window_maxima(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    """max_pool2d over small windows, as the larger of its shifted images.
+
+    That is several times faster than the operator, which looks for indices. They are the exact run's where every run
+    has its maxima there, and else the operator decides.
+    """
+    names = [a.name for a in func._schema.arguments]
+    given = {"stride": [], "padding": [0], "dilation": [1], "ceil_mode": False}
+    given |= {**dict(zip(names, args, strict=False)), **kwargs}
+    kernel, padding, dilation = (_pair(given[n]) for n in ("kernel_size", "padding", "dilation"))
+    stride = _pair(given["stride"] or given["kernel_size"])
+    stack = replay.stack(args[0])
+    if stack is None or product_of(kernel) > SMALL_WINDOW or given["ceil_mode"] or out[0].numel() == 0:
+        return _folded(2)(replay, func, args, kwargs, out)
+    image = stack
+    if any(padding):
+        image = torch.nn.functional.pad(stack, (padding[1], padding[1], padding[0], padding[0]), value=-math.inf)
+    best: torch.Tensor | None = None
+    for top in range(kernel[0]):
+        for left in range(kernel[1]):
+            part = image
+            for axis, first in ((0, top), (1, left)):
+                start = first * dilation[axis]
+                stop = start + stride[axis] * (out[0].shape[axis - 2] - 1) + 1
+                places = slice(start, stop, stride[axis])
+                part = part[..., places, :] if axis == 0 else part[..., places]
+            best = part if best is None else torch.maximum(best, part)
+    index = out[1].flatten(-2).expand(replay.runs, *out[1].flatten(-2).shape)
+    chosen = stack.flatten(-2).gather(-1, index).view(replay.runs, *out[0].shape)
+    if best is None or not torch.equal(chosen, best):
+        return _folded(2)(replay, func, args, kwargs, out)
+    return [chosen, None]
+
+
+def _pair(value: Any) -> list[int]:
+    """One number for both spatial dimensions, or one for each."""
+    sizes = [value] if isinstance(value, int) else list(value)
+    return sizes * 2 if len(sizes) == 1 else sizes
+
+
 RULES["aten::avg_pool2d"] = _average_pool
 RULES["aten::avg_pool3d"] = _average_pool
 _LINEAR = """
@@ -189,11 +232,11 @@ RULES["aten::_embedding_bag"] = _embedding_bag
 RULES["aten::_embedding_bag_forward_only"] = _embedding_bag
 for _name in (
     "avg_pool2d",
-    "max_pool2d_with_indices",
     "adaptive_max_pool2d",
     "_adaptive_avg_pool2d",
     "im2col",
 ):
     BATCHED[f"aten::{_name}"] = _folded(2)
+BATCHED["aten::max_pool2d_with_indices"] = _window_maxima
 for _name in ("avg_pool3d", "max_pool3d_with_indices", "adaptive_max_pool3d", "_adaptive_avg_pool3d"):
     BATCHED[f"aten::{_name}"] = _folded(3)

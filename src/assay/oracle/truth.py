@@ -265,12 +265,18 @@ def pool(spread: torch.Tensor, use: torch.Tensor | None = None) -> torch.Tensor:
     neighbours) are left out. Shape: broadcastable to `spread`.
     """
     square = spread.square()
-    weight = torch.ones_like(square) if use is None else use.to(square.dtype)
-    square = square * weight
+    weight = None if use is None or bool(use.all()) else use.to(square.dtype)
+    if weight is not None:
+        square = square * weight
     rank = spread.dim()
-    whole = square.sum() / weight.sum().clamp(min=1.0)
+
+    def mean(dims: tuple[int, ...]) -> torch.Tensor:
+        if weight is None:
+            return square.sum(dims, keepdim=True) / max(1, math.prod(spread.shape[d] for d in dims))
+        return square.sum(dims, keepdim=True) / weight.sum(dims, keepdim=True).clamp(min=1.0)
+
     if rank == 0 or spread.numel() == 0:
-        return whole.sqrt()
+        return mean(tuple(range(rank))).reshape(()).sqrt()
     groups: list[tuple[int, ...]] = [(rank - 1,)]
     if rank >= 3:
         groups.append((rank - 2, rank - 1))
@@ -279,6 +285,6 @@ def pool(spread: torch.Tensor, use: torch.Tensor | None = None) -> torch.Tensor:
     for dims in dict.fromkeys(groups):
         if math.prod(spread.shape[d] for d in dims) < POOL_MINIMUM:
             continue
-        level = square.sum(dims, keepdim=True) / weight.sum(dims, keepdim=True).clamp(min=1.0)
+        level = mean(dims)
         best = level if best is None else torch.minimum(best, level)
-    return whole.sqrt().reshape((1,) * rank) if best is None else best.sqrt()
+    return (mean(tuple(range(rank))) if best is None else best).sqrt()
