@@ -134,3 +134,75 @@ class ModelNew(nn.Module):
         return y
 """
     assert judge("accumulation", reference, candidate, tier="standard").outcome == "pass"
+
+
+POOL = """
+DTYPE = torch.bfloat16
+BATCH = 2
+LENGTH = 50
+
+class Model(nn.Module):
+    def forward(self, x):
+        return nn.functional.avg_pool1d(x, 3)
+
+def get_inputs():
+    return [torch.randn(BATCH, 4, LENGTH).to(DTYPE)]
+
+def get_init_inputs():
+    return []
+"""
+POOL_KERNEL = """
+@triton.jit
+def pool_kernel(x_ptr, y_ptr, length, out_length, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < out_length
+    total = tl.zeros((BLOCK,), tl.float32)
+    for tap in range(0, 3):
+        x = tl.load(x_ptr + row * length + at * 3 + tap, mask=mask, other=0.0)
+        total = (total + x.to(tl.float32))WITH
+    tl.store(y_ptr + row * out_length + at, (total / 3).to(y_ptr.dtype.element_ty), mask=mask)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        batch, channels, length = x.shape
+        y = torch.empty((batch, channels, length // 3), dtype=x.dtype, device=x.device)
+        pool_kernel[(batch * channels, triton.cdiv(length // 3, 16))](x, y, length, length // 3, BLOCK=16)
+        return y
+"""
+
+
+def test_a_float16_accumulator_lacks_the_range_that_a_bfloat16_task_has(judge):
+    seen = judge("accumulation", POOL, POOL_KERNEL.replace("WITH", ".to(tl.float16).to(tl.float32)"), tier="standard")
+    assert seen.reasons == {"narrow_accumulator"}
+    assert seen.findings[0].probe.startswith("accumulation/faint")
+
+
+def test_a_float32_accumulator_has_that_range(judge):
+    seen = judge("accumulation", POOL, POOL_KERNEL.replace("WITH", ""), tier="standard")
+    assert (seen.outcome, seen.findings) == ("pass", [])
+
+
+def test_what_is_not_linear_owes_nothing_at_the_end_of_that_range(judge):
+    reference = POOL.replace("nn.functional.avg_pool1d(x, 3)", "torch.tanh(x.float().sum(dim=-1)).to(x.dtype)")
+    candidate = """
+        @triton.jit
+        def kernel(x_ptr, y_ptr, length, BLOCK: tl.constexpr):
+            row, at = tl.program_id(0), tl.arange(0, BLOCK)
+            x = tl.load(x_ptr + row * length + at, mask=at < length, other=0.0).to(tl.float32)
+            total = tl.sum(x)
+            powered = tl.exp(-2.0 * tl.abs(total))
+            size = (1.0 - powered) / (1.0 + powered)
+            tl.store(y_ptr + row, tl.where(total < 0, -size, size).to(y_ptr.dtype.element_ty))
+
+        class ModelNew(nn.Module):
+            def forward(self, x):
+                x = x.contiguous()
+                batch, channels, length = x.shape
+                y = torch.empty((batch, channels), dtype=x.dtype, device=x.device)
+                kernel[(batch * channels,)](x, y, length, BLOCK=triton.next_power_of_2(length))
+                return y
+    """
+    seen = judge("accumulation", reference, candidate, tier="standard")
+    assert seen.findings == []

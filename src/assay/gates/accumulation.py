@@ -9,6 +9,7 @@ from assay.gates.base import Context, Verdict, distinct, fault_finding, own, sin
 from assay.gates.numbers import Compared, compare_record, decides, finding
 from assay.gates.numeric_plan import ACCUMULATES, LINEAR, admitted, lengths, right, silent_reason, uses
 from assay.oracle import Fingerprint
+from assay.probe import values
 from assay.probe.model import Draw, Probe
 from assay.probe.record import FAULTS, Record
 from assay.vocabulary import Reason, Tier
@@ -33,7 +34,7 @@ class Accumulation:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Ordinary data at two lengths and long counting data; then one-signed and exact sums."""
+        """Ordinary data at two lengths and long counting data; then one-signed, exact and, in bfloat16, faint sums."""
         dtypes = {leaf.dtype for leaf in ctx.study.tensor_inputs()} | {p.dtype for p in ctx.study.parameters}
         if not any(name.startswith(("float", "bfloat", "complex")) for name in dtypes):
             return []
@@ -68,6 +69,12 @@ class Accumulation:
         plan += [
             self._long(ctx, name, "one_sign", long.name, long.sizes) for name in admitted(ctx, ONE_SIGN)[:1]
         ]
+        if "bfloat16" in dtypes:
+            # float16 has more bits than bfloat16, and a smaller range: only there do the two differ
+            plan += [
+                self._long(ctx, name, "range", moderate.name, moderate.sizes)
+                for name in admitted(ctx, (values.FAINT,))
+            ]
         if any(p.requires_grad for p in ctx.study.parameters):
             plan.append(
                 single(
@@ -98,6 +105,9 @@ class Accumulation:
         for record in mine:
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
+            elif record.probe.kind == "range" and not set(record.truths[0].ops) <= LINEAR:
+                # what is not linear may owe nothing that small, such as a tanh made of exponentials
+                verdict.undecided[Reason.NOTHING_TO_VARY] += 1
             elif record.observation.status in FAULTS:
                 if _right_on(("fingerprint", "control"), record, mine):
                     verdict.decided += 1

@@ -92,7 +92,8 @@ SELECTS = frozenset(
 )
 """Operators that carry a running choice along an axis."""
 LINEAR = frozenset(
-    {"sum", "mean", "mm", "bmm", "mv", "dot", "convolution", "cumsum", "add", "neg", "_unsafe_view"}
+    {"sum", "mean", "mm", "bmm", "mv", "dot", "convolution", "cumsum", "add", "neg", "_unsafe_view", "avg_pool1d",
+     "avg_pool2d", "avg_pool3d"}
 )
 """Operators whose result is a sum of their inputs with weights: equal terms make it a count."""
 
@@ -219,11 +220,12 @@ def _half(size: TaskSize, sizes: dict[str, int]) -> int:
 
 def admitted(ctx: Context, wanted: Sequence[str]) -> list[str]:
     """Those of the wanted variations that some floating input takes, in the order wanted."""
-    known: set[str] = set()
-    for leaf in ctx.study.tensor_inputs():
-        if leaf.structure is not None and leaf.dtype.startswith(("float", "bfloat")):
-            known |= set(values.variants(leaf.structure))
-    return [name for name in wanted if name in known]
+    structures = [
+        leaf.structure
+        for leaf in ctx.study.tensor_inputs()
+        if leaf.structure is not None and leaf.dtype.startswith(("float", "bfloat"))
+    ]
+    return [name for name in wanted if any(values.takes(name, structure) for structure in structures)]
 
 
 def probes_on(gate: Gate, ctx: Context, length: Length, variants: Sequence[str]) -> list[Probe]:

@@ -91,6 +91,10 @@ _COMPLEX: dict[str, Recipe] = {
     "zero_rows": recipes.zero_rows,
     "small_integers": recipes.small_integers,
 }
+FAINT = "faint"
+"""Values about 2^-40 times the task's own, made only where they are asked for: below everything that float16
+holds, and far above what float32 and bfloat16 lose."""
+_FAINT = recipes.scaled(2.0**-40)
 _SIMPLEX = ("redrawn", "peaked", "even", "one_tiny")
 _UNIT_ROWS = ("redrawn", "peaked", "even")
 _ONE_HOT = ("redrawn", "first_class", "last_class")
@@ -111,6 +115,14 @@ def variants(structure: Structure) -> tuple[str, ...]:
     if structure.has("symmetric", "diagonal", "banded"):
         names = [name for name in names if name not in _AGAINST_SYMMETRY]
     return tuple(names)
+
+
+def takes(name: str, structure: Structure) -> bool:
+    """Whether a variation keeps a structure; `FAINT` is one that `variants` does not list."""
+    if name == FAINT:
+        general = _special(structure) is None and structure.kind == "float"
+        return general and structure.has("normal_like") and not structure.has("binary", "signs", "integral")
+    return name in variants(structure)
 
 
 # these say something about the order within a row, which sorting or mirroring would undo
@@ -184,7 +196,7 @@ def apply(
     """A contiguous tensor of the same shape, dtype and device with varied values.
 
     Args:
-        name: one of ``variants(structure)``; ``task`` returns a plain copy.
+        name: one that the structure `takes`; ``task`` returns a plain copy.
         tensor: what the task's generator made; it is not changed.
         structure: structure of this input.
         seed: seed of the variation.
@@ -197,13 +209,13 @@ def apply(
     """
     if name == "task":
         return tensor.detach().contiguous().clone()
-    if name not in variants(structure):
+    if not takes(name, structure):
         raise KeyError(f"no variation {name!r} for this input; there are: {', '.join(variants(structure))}")
     if tensor.numel() == 0:
         return tensor.detach().contiguous().clone()
     limits = _limits(tensor, structure, seed, sizes)
     if structure.has("constant") or _special(structure) is None:
-        made = {**_BOUNDED, **_recipes(structure)}[name](limits)
+        made = {FAINT: _FAINT, **_BOUNDED, **_recipes(structure)}[name](limits)
         made = _project(made, limits, structure)
     else:
         made = _specials(name, limits, structure)

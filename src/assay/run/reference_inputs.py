@@ -40,7 +40,7 @@ def draw_inputs(state: Studied, instance: Any, draw: Draw, dtype: str | None) ->
         wanted = draw.leaves is None or position in draw.leaves
         if draw.variant != "task" and wanted and position < len(leaves) and leaves[position].structure is not None:
             structure = leaves[position].structure
-            if draw.variant in values.variants(structure):
+            if values.takes(draw.variant, structure):
                 seed = (draw.seed * 1000003 + position) & 0x7FFFFFFF
                 # a declared range holds at every size; an observed one, and one that follows a size, at its own
                 fixed = position in state.declared and structure.high_axis is None
