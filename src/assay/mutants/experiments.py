@@ -11,7 +11,7 @@ import ast
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -293,18 +293,23 @@ def widened(module: types.ModuleType, weights: dict[str, torch.Tensor]) -> Any:
     return model
 
 
-def expected_of(reference: torch.Tensor, wide: torch.Tensor, mine: torch.Tensor) -> Expected:
-    """What is right for one output, from the reference at its dtype, in float64, and the right kernel."""
+def expected_of(reference: torch.Tensor, wide: torch.Tensor, mine: torch.Tensor,
+                legal: Sequence[torch.Tensor] = ()) -> Expected:
+    """What is right for one output, from the reference at its dtype, in float64, and the right kernel.
+
+    The error of the right kernel is legal, and so is that of each of `legal`.
+    """
     shape, dtype = tuple(reference.shape), reference.dtype
     if not reference.is_floating_point():
         return Expected(reference, kinds(reference), torch.zeros(shape), dtype, shape, reference == mine)
-    wide, own = wide.double(), mine.double()
+    wide = wide.double()
     same = (kinds(reference) == kinds(mine)) & (kinds(wide) == kinds(mine))
     finite = same & (kinds(reference) == 0)
     size = wide[finite].square().mean().sqrt().item() if bool(finite.any()) else 0.0
-    error = (own - wide).abs()[finite].max().item() if bool(finite.any()) else 0.0
-    legal = TIMES * error + 4 * UNIT[dtype] * wide.abs() + 2.0**-21 * size + torch.finfo(dtype).smallest_normal
-    return Expected(wide, kinds(reference), legal, dtype, shape, same)
+    errors = [(each.double() - wide).abs()[finite] for each in (mine, *legal)]
+    error = max((e.nan_to_num(0.0, 0.0, 0.0).max().item() for e in errors), default=0.0) if bool(finite.any()) else 0.0
+    allowed = TIMES * error + 4 * UNIT[dtype] * wide.abs() + 2.0**-21 * size + torch.finfo(dtype).smallest_normal
+    return Expected(wide, kinds(reference), allowed, dtype, shape, same)
 
 
 def finite(value: Any) -> bool:
