@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from assay import corpus
 from assay.report.model import Report
 from assay.run.process import Zygote
 from assay.scoreboard.cases import Case
-from assay.scoreboard.controls import controls
+from assay.scoreboard.controls import controls, split
 from assay.scoreboard.published import clean, seeded, tricks
+from assay.task import parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import EffortTier, Label
 
@@ -49,6 +51,14 @@ def test_a_reference_that_loses_a_nan_in_its_own_row_blames_no_other_row(zygote:
     report = verify_task(case.task, case.parsed, zygote=zygote,
                          options=Options(device="cpu", seed=20_260, only=("gradients",)))
     assert report.label is Label.CONTRACT, told(report)
+
+
+@pytest.mark.parametrize(("wide", "label"), [(True, Label.CONTRACT), (False, Label.REJECTED)])
+def test_the_gradient_of_a_weight_is_added_up_before_it_is_rounded(wide: bool, label: Label, zygote: Zygote) -> None:
+    entry = corpus.entry("conv1d", "bfloat16")
+    report = verify_task(parse_task(entry.reference), parse_candidate(split(entry, wide=wide)), zygote=zygote,
+                         options=Options(device="cpu", seed=3, only=("values", "gradients")))
+    assert report.label is label, told(report)
 
 
 @pytest.mark.slow

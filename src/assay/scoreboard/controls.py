@@ -122,27 +122,47 @@ def _control(entry: Entry, kind: str, candidate: str, seed: int = 0) -> Case:
                 corpus.CONTRACTS.get(entry.name, {}), right=True, seed=seed)
 
 
-def split(entry: Entry) -> str:
-    """The reference on the two halves of the batch, joined again."""
-    text = entry.reference.replace("class Model(", "class Whole(")
-    return text + '''
+def split(entry: Entry, *, wide: bool = True) -> str:
+    """The reference on the two halves of the batch, joined again.
+
+    Args:
+        wide: whether weights of half precision are widened once for both halves. Else autograd rounds the gradient of
+            each half to the weight's dtype and adds up the two in it, which is a sum with a narrow accumulator.
+    """
+    narrow = entry.dtype != "float32" and "nn.Parameter" in entry.reference
+    text = entry.reference.replace("class Model(", "class Whole(") + _SPLIT
+    text += _WIDENED if narrow and wide else _PLAIN
+    return text.replace("BATCHED", "(0,)" if entry.name == "rope" else "(0, 1, 2)")
+
+
+_SPLIT = '''
 
 class ModelNew(Whole):
-    def forward(self, *inputs):
+    def forward(self, *inputs, part=False):
+        if part:
+            return super().forward(*inputs)
         batch = inputs[0].shape[0]
         if batch < 2 or any(x.shape[:1] != inputs[0].shape[:1] for x in inputs[:1]):
             return super().forward(*inputs)
         cut = batch // 2
-        one = super().forward(*(x[:cut] if x.shape[:1] == (batch,) and i in self.batched else x
-                                for i, x in enumerate(inputs)))
-        two = super().forward(*(x[cut:] if x.shape[:1] == (batch,) and i in self.batched else x
-                                for i, x in enumerate(inputs)))
+        one, two = self.halves([[x[rows] if x.shape[:1] == (batch,) and i in self.batched else x
+                                 for i, x in enumerate(inputs)] for rows in (slice(cut), slice(cut, None))])
         if isinstance(one, tuple):
             return tuple(torch.cat(pair) for pair in zip(one, two))
         return torch.cat((one, two))
 
     batched = BATCHED
-'''.replace("BATCHED", "(0,)" if entry.name == "rope" else "(0, 1, 2)")
+'''
+_PLAIN = '''
+    def halves(self, parts):
+        return [Whole.forward(self, *part) for part in parts]
+'''
+_WIDENED = '''
+    def halves(self, parts):
+        weights = {name: weight.float() for name, weight in self.named_parameters()}
+        parts = [[x.float() if x.is_floating_point() else x for x in part] for part in parts]
+        return [torch.func.functional_call(self, weights, tuple(part), {"part": True}).to(DTYPE) for part in parts]
+'''
 
 
 def with_body(entry: Entry, body: str) -> str:
