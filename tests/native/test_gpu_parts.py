@@ -8,15 +8,23 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from assay.gates import GATES
+from assay.gates.base import single
 from assay.gates.kernel_names import is_library, is_neutral
-from assay.run.candidate import _error_status
+from assay.probe.model import Draw
+from assay.run.candidate import CandidateSession, _error_status
+from assay.run.lanes import Budget, Run
 from assay.run.on_device import corrupted
+from assay.run.process import Limits, Zygote
+from assay.run.reference import ReferenceSession
 from assay.run.work import LibraryWork
+from assay.task import parse_task
 
 
 def test_what_a_launch_stores_is_replaced_and_the_rest_stays() -> None:
@@ -107,3 +115,35 @@ def test_host_code_of_launches_is_built_without_optimising_and_its_time_is_kept(
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}, check=False)
     assert done.stdout.split() == ["7", "True", "0"], done.stderr
+
+
+def test_only_what_hangs_again_in_a_new_process_hangs(zygote: Zygote, tmp_path: Path) -> None:
+    """The word of a worker whose device was not done, as a neighbour's endless kernel makes it."""
+    source = f"""
+    import os, torch
+    class DeviceHung(RuntimeError): pass
+    class ModelNew(torch.nn.Module):
+        def forward(self, x):
+            # what a worker on a GPU says of its device; each process of the candidate is another
+            with open({str(tmp_path)!r} + "/pids", "a") as file:
+                file.write(f"{{os.getpid()}}\\n")
+            hangs = {{hangs}}
+            if len(set(open({str(tmp_path)!r} + "/pids").read().split())) <= hangs:
+                raise DeviceHung("the device was not done")
+            return x + 1
+    """
+    reference = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n" \
+                "def get_inputs():\n    return [torch.randn(8)]\ndef get_init_inputs():\n    return []\n"
+    tmp_path.chmod(0o777)
+    task = parse_task(reference)
+    for hangs, status in ((1, "ok"), (9, "timed_out")):
+        (tmp_path / "pids").unlink(missing_ok=True)
+        text = textwrap.dedent(source).replace("{hangs}", str(hangs))
+        session = CandidateSession(zygote, text, ["ModelNew"], {"device": "cpu", "target": "sm_90"}, Limits(),
+                                   sandbox="off")
+        reference_session = ReferenceSession(zygote, task, {})
+        run = Run(reference_session, [session], Budget(time.monotonic() + 60.0), 3)
+        probe = single(GATES["values"], "x", Draw(seed=1), {})
+        assert run.one(probe, session).observation.status == status
+        session.close()
+        reference_session.close()

@@ -94,7 +94,7 @@ class CandidateSession:
         self._build_cache = build_cache if build_cache is not None else BuildCache()
         self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
         self._kills: list[str] = [] if kills is None else kills
-        self._ran = False
+        self._ran = self._hung = False
         self.entry = ""
         self.deaths = self.lost_devices = 0
         self.load_seconds = 0.0
@@ -119,14 +119,21 @@ class CandidateSession:
         """
         end = time.monotonic() + left
 
-        def once() -> Observation:
-            return self._once(probe, truths, weights, seeds, timeout, end - time.monotonic())
+        def once(longer: float = 1.0) -> Observation:
+            return self._once(probe, truths, weights, seeds, longer * timeout, end - time.monotonic(),
+                              longer * max(self._patience, timeout / 3.0))
 
-        return killed.decided(once(), once, self._kills)
+        observation = killed.decided(once(), once, self._kills)
+        if hung_on_device(observation) and not self._hung:
+            # neighbours may have kept the device busy: what hangs again in a new process, for longer, does so itself
+            self._retire()
+            observation = once(longer=2.5)
+            self._hung = hung_on_device(observation)
+        return observation
 
     def _once(self, probe: Probe, truths: Sequence[Truth], weights: Weights, seeds: Sequence[int],
-              timeout: float, left: float) -> Observation:
-        """Run one probe, in the worker that is there or a fresh one."""
+              timeout: float, left: float, settle: float) -> Observation:
+        """Run one probe, in the worker that is there or a fresh one; a device has `settle` seconds to be done."""
         began = time.monotonic()
         failed = self._ensure_loaded(probe.id, left)
         self.load_seconds += time.monotonic() - began
@@ -142,13 +149,13 @@ class CandidateSession:
         region = _region(probe, truths)
         if worker.arena_used and worker.arena_used + region.size > ARENA_BYTES:
             self._retire()
-            return self._once(probe, truths, weights, seeds, timeout, left)
+            return self._once(probe, truths, weights, seeds, timeout, left, settle)
         worker.reserve(worker.arena_used + region.size + 2 * mmap.PAGESIZE)
         image = region.write(worker.arena, worker.arena_used)
         worker.arena_used += region.size + -region.size % mmap.PAGESIZE
         self._token += 1
         header, chunks = self._header(probe, truths, weights, seeds, region)
-        header["settle"] = max(self._patience, timeout / 3.0)
+        header["settle"] = settle
         outputs = sum(leaf.native.numel() * leaf.native.element_size() for t in truths for leaf in t.leaves
                       if leaf.native is not None)
         limit = REPLY_SLACK + 8 * max(1, len(probe.calls)) * (outputs + sum(
@@ -354,6 +361,11 @@ class CandidateSession:
         death = self._worker.close()
         self._worker = None
         return death
+
+
+def hung_on_device(observation: Observation) -> bool:
+    """Whether a worker says that its device was not done long after the call had returned."""
+    return observation.status == "timed_out" and (observation.error or {}).get("type") == "DeviceHung"
 
 
 def ends_its_worker(probe: Probe) -> bool:

@@ -22,6 +22,8 @@ HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
 DEATHS_PER_GATE = 6
 DEATHS_IN_ALL = 24
+DEATH_ON_A_GPU = 3
+"""Deaths that one counts for where each costs a context and kernels compiled anew."""
 COMPILE_SECONDS = 180.0
 SANITIZE_SECONDS = 300.0
 
@@ -258,13 +260,13 @@ class Run:
             died = self.deaths.get(probe.gate, 0) >= DEATHS_PER_GATE or sum(self.deaths.values()) >= DEATHS_IN_ALL
         if died:
             return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it died before"))
-        lost = session.lost_devices
+        lost, on_gpu = session.lost_devices, session.wanted.options.get("device") == "cuda"
         record = self._answer(probe, job.truths, job.weights, session)
         if record.observation.status in FAULTS - {"raised", "timed_out"} or (
                 session.lost_devices > lost and record.observation.status == "raised"):
             # each costs a new process
             with lock:
-                self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + 1
+                self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + (DEATH_ON_A_GPU if on_gpu else 1)
         if record.observation.status == "timed_out":
             with lock:
                 self.hangs[probe.gate] = self.hangs.get(probe.gate, 0) + 1
