@@ -4,7 +4,7 @@
     python benchmarks/oracle.py --seconds 540    # stop after nine minutes; the same command goes on there
     python benchmarks/oracle.py --part 3/8       # the third of eight parts of the controls and faults, kept
     python benchmarks/oracle.py --join 8         # those eight parts, and everything else
-    python benchmarks/oracle.py --costs          # the costs alone, into the file that is there
+    python benchmarks/oracle.py --renew costs    # that stage alone, into the file that is there
 
 Prints tables and writes benchmarks/results/oracle.DEVICE.json; on the CPU also opinfo.cpu.json beside it, one
 row per operator of PyTorch's database and dtype. Metrics:
@@ -35,7 +35,6 @@ import itertools
 import json
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,27 +44,13 @@ import torch
 from rich.console import Console
 
 import replay_cost
-from assay import pages
 from assay.calibration.calibrate import Calibration, calibrate
 from assay.calibration.cli import controls_table, faults_table, summary
 from assay.calibration.measure import ControlResult, FaultResult
 from assay.calibration.opinfo import Coverage, coverage
-from assay.contract import Contract
-from assay.gates import BATTERY, Context
 from assay.oracle import memory
-from assay.oracle.cache import TruthCache
-from assay.planning import chosen_gates, make_plan
-from assay.probe.model import Draw
-from assay.run.lanes import Budget, Run
-from assay.run.process import Zygote
-from assay.run.reference import ReferenceSession
-from assay.task import load_task
-from assay.vocabulary import EffortTier
 from common import ROOT, result_path, write_result
-from replay_cost import cost, cost_metrics, cost_table, tasks
-
-CACHED_TASKS = ("softmax", "layer_norm", "cross_entropy", "linear_gelu")
-CACHED_DRAWS = 8
+from replay_cost import cached_probes, cached_truths, cost, cost_metrics, cost_table, tasks
 
 
 def main() -> None:
@@ -74,7 +59,8 @@ def main() -> None:
     parser.add_argument("--part", type=parted, default=(None, 1), metavar="N or I/N",
                         help="about one control and one fault in N; I/N: keep the I-th of N such parts, and stop")
     parser.add_argument("--join", type=int, default=None, metavar="N", help="put N kept parts together")
-    parser.add_argument("--costs", action="store_true", help="measure costs only, and renew them in the result")
+    parser.add_argument("--renew", choices=("calibration", "costs"), action="append", default=[],
+                        help="measure this stage only, and put it in place of what the result file has of it")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--seconds", type=float, default=None, help="stop after about so long")
     parser.add_argument("--fresh", action="store_true", help="forget what is finished")
@@ -83,9 +69,6 @@ def main() -> None:
     torch.set_num_threads(1)
     memory.keep_freed()
     console = Console()
-    if options.costs:
-        renew_costs(console, device, options.out)
-        return
     index, parts = options.part
     deadline = time.monotonic() + options.seconds if options.seconds is not None else float("inf")
     kept = Kept(ROOT / "build" / "oracle", f"{device}-{1 if index else parts}", options.fresh)
@@ -111,6 +94,9 @@ def main() -> None:
         "calibration": calibrated, "costs": costs_of, "truths": lambda: cached_truths(device),
         "probes": lambda: cached_probes(device),
     }
+    if options.renew:
+        renew({name: stages[name]() for name in options.renew}, console, device, options.out)
+        return
     done: dict[str, list[Any]] = {}
     for name, stage in stages.items():
         if (found := kept.get(name)) is None:
@@ -159,16 +145,22 @@ def measured(parts: int, offset: int, device: str) -> list[Any]:
     return [[dataclasses.asdict(r) for r in results] for results in (calibration.controls, calibration.faults)]
 
 
-def renew_costs(console: Console, device: str, out: Path | None) -> None:
-    """Measure the costs again and put them in place of those of the result file."""
-    costs = [tidy(cost(*task, device=device)) for task in tasks(device)]
-    console.print(cost_table(costs))
+def renew(done: dict[str, list[Any]], console: Console, device: str, out: Path | None) -> None:
+    """Put stages in place of those of the result file."""
     path = out or result_path("oracle", device)
     before = json.loads(path.read_text(encoding="utf-8"))
-    rows = [row for row in before["rows"] if "ratio_to_exact_run" not in row] + costs
-    metrics = {**before["metrics"], **cost_metrics(costs)}
-    for name in cost_metrics(costs):
-        console.print(f"{name:32} {metrics[name]:.4g}")
+    metrics, rows = before["metrics"], before["rows"]
+    if "calibration" in done:
+        renewed, controls = done["calibration"]
+        metrics |= renewed
+        rows = controls + [row for row in rows if "operator" not in row and "fault" not in row]
+    if "costs" in done:
+        costs = done["costs"]
+        metrics |= cost_metrics(costs)
+        rows = [row for row in rows if "ratio_to_exact_run" not in row] + costs
+        console.print(cost_table(costs))
+        for name in cost_metrics(costs):
+            console.print(f"{name:32} {metrics[name]:.4g}")
     write_result("oracle", device, tidy(metrics), rows, out=out)
 
 
@@ -237,53 +229,6 @@ def interleaved(parts: list[list[Any]]) -> list[Any]:
     missing = object()
     turns = itertools.zip_longest(*parts, fillvalue=missing)
     return [row for turn in turns for row in turn if row is not missing]
-
-
-def cached_truths(device: str) -> list[float]:
-    """Milliseconds of truths that the cache holds, over tasks and draws."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
-        zygote.wait_ready()
-        for name in CACHED_TASKS:
-            task = load_task(pages.examples() / name / "reference.py")
-            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
-            try:
-                session.study()
-                for turn in range(2):
-                    for seed in range(CACHED_DRAWS):
-                        began = time.perf_counter()
-                        session.truth({}, None, Draw(seed=seed), seed)
-                        if turn:
-                            found.append(1e3 * (time.perf_counter() - began))
-            finally:
-                session.close()
-    return found
-
-
-def cached_probes(device: str) -> list[float]:
-    """Milliseconds that the oracle adds to each probe of a standard plan whose truths the cache holds."""
-    found = []
-    contract = Contract()
-    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
-        zygote.wait_ready()
-        for name in CACHED_TASKS:
-            task = load_task(pages.examples() / name / "reference.py")
-            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
-            try:
-                study = session.study()
-                ctx = Context(study=study, contract=contract, tier=EffortTier.STANDARD, seed=1, device=device,
-                              language="triton", sizes=dict(study.sizes), small=dict(study.small))
-                plan = make_plan(chosen_gates(BATTERY, contract, None), ctx)
-                for turn in range(2):
-                    run = Run(session, [], Budget(float("inf")), 1, random=study.random)
-                    for probe in plan:
-                        began = time.perf_counter()
-                        run.prepare(probe)
-                        if turn:
-                            found.append(1e3 * (time.perf_counter() - began))
-            finally:
-                session.close()
-    return found
 
 
 def share(covered: list[Coverage]) -> dict[str, float]:

@@ -1,11 +1,13 @@
-"""What a replay costs beside one float64 evaluation of the reference, over tasks of ordinary sizes."""
+"""What a replay costs beside one float64 evaluation of the reference, and what one costs that a cache holds."""
 
 from __future__ import annotations
 
 import copy
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,10 +15,22 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional as F
 
-from assay import oracle
+from assay import oracle, pages
+from assay.contract import Contract
+from assay.gates import BATTERY, Context
+from assay.oracle.cache import TruthCache
+from assay.planning import chosen_gates, make_plan
+from assay.probe.model import Draw
+from assay.run.lanes import Budget, Run
+from assay.run.process import Zygote
+from assay.run.reference import ReferenceSession
+from assay.task import load_task
+from assay.vocabulary import EffortTier
 
 REPEATS = 5
 """Rounds of one evaluation, a replay, an evaluation and a replay without perturbed runs."""
+CACHED_TASKS = ("softmax", "layer_norm", "cross_entropy", "linear_gelu")
+CACHED_DRAWS = 8
 PRODUCTS = ("matmul", "tall matmul", "convolution", "convolution, batch norm, relu", "GRU")
 MODELS = ("linear, gelu, linear", "linear, batch norm, hardtanh", "convolution, group norm, silu, pooling",
           "perceptron of four layers", "convolutional classifier", "residual block", "transformer block")
@@ -136,6 +150,53 @@ def timed(call: Callable[[], Any], device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return clock() - began
+
+
+def cached_truths(device: str) -> list[float]:
+    """Milliseconds of truths that the cache holds, over tasks and draws."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
+        zygote.wait_ready()
+        for name in CACHED_TASKS:
+            task = load_task(pages.examples() / name / "reference.py")
+            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
+            try:
+                session.study()
+                for turn in range(2):
+                    for seed in range(CACHED_DRAWS):
+                        began = time.perf_counter()
+                        session.truth({}, None, Draw(seed=seed), seed)
+                        if turn:
+                            found.append(1e3 * (time.perf_counter() - began))
+            finally:
+                session.close()
+    return found
+
+
+def cached_probes(device: str) -> list[float]:
+    """Milliseconds that the oracle adds to each probe of a standard plan whose truths the cache holds."""
+    found = []
+    contract = Contract()
+    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
+        zygote.wait_ready()
+        for name in CACHED_TASKS:
+            task = load_task(pages.examples() / name / "reference.py")
+            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
+            try:
+                study = session.study()
+                ctx = Context(study=study, contract=contract, tier=EffortTier.STANDARD, seed=1, device=device,
+                              language="triton", sizes=dict(study.sizes), small=dict(study.small))
+                plan = make_plan(chosen_gates(BATTERY, contract, None), ctx)
+                for turn in range(2):
+                    run = Run(session, [], Budget(float("inf")), 1, random=study.random)
+                    for probe in plan:
+                        began = time.perf_counter()
+                        run.prepare(probe)
+                        if turn:
+                            found.append(1e3 * (time.perf_counter() - began))
+            finally:
+                session.close()
+    return found
 
 
 def cost_metrics(costs: list[dict[str, Any]]) -> dict[str, float]:
