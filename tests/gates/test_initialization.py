@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from assay.run import ways
 from assay.run.instruments import SETTLED, fill_of
+from assay.run.poison import FreshMemory
 
 REFERENCE = """
 class Model(nn.Module):
@@ -137,10 +140,14 @@ def test_what_is_read_from_fresh_memory_is_the_same_every_time(judge):
     assert seen[0].actual == seen[1].actual == "0.7470588088035583"
 
 
-def test_fresh_memory_is_left_alone_where_work_or_memory_is_counted_and_on_a_gpu():
+def test_fresh_memory_is_left_alone_on_a_gpu_and_where_a_probe_says_so():
     assert fill_of({}, emulated=True) == SETTLED
     assert fill_of({"fresh": "ff"}, emulated=False) == 0xFF
-    left_alone = [fill_of({name: "1"}, emulated=True) for name in ("work", "corrupt", "scratch", "hold")]
-    assert left_alone == [None] * 4
     assert fill_of({"fresh": "none"}, emulated=True) is None
     assert fill_of({}, emulated=False) is None
+
+
+def test_another_thread_finds_fresh_memory_filled_too():
+    with FreshMemory(SETTLED):
+        out = ways.take("thread", None, lambda: torch.empty(8), [])
+    assert out.untyped_storage().tolist() == [SETTLED] * 32

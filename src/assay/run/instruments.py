@@ -16,8 +16,6 @@ from assay.run.work import Corruption, KernelWork, LibraryWork, affine_of, diges
 
 SETTLED = 0x3F
 """Byte that fresh memory is filled with under emulation where a probe asks for none: ordinary numbers."""
-_COUNTING = frozenset({"work", "corrupt", "profile", "scratch", "hold"})
-"""Conditions that count operations or memory, which a fill would add to."""
 
 
 class Instruments:
@@ -67,7 +65,8 @@ class Instruments:
                     stack.enter_context(tool.attached(memory, builder))
         # a program is not compiled by torch inside a mode that nobody asked for
         fresh = self._fresh if self._asked or "torch._dynamo" not in sys.modules else None
-        for mode in (self._library, fresh, self._times, self._scratch):
+        # outside the others, so that none counts what it fills
+        for mode in (fresh, self._library, self._times, self._scratch):
             if mode is not None:
                 stack.enter_context(mode)
         self._stack = stack
@@ -127,7 +126,7 @@ def fill_of(conditions: Mapping[str, str], *, emulated: bool) -> int | None:
     """Byte that a probe's fresh memory is filled with; None where it is left as it is."""
     if "fresh" in conditions:
         return None if conditions["fresh"] == "none" else int(conditions["fresh"], 16)
-    return SETTLED if emulated and not _COUNTING & set(conditions) else None
+    return SETTLED if emulated else None
 
 
 def _builder() -> Any:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 WAYS = ("inference", "thread", "eval", "grad")
 """`inference`: in inference mode; `thread`: without gradients, in a thread of its own; `eval`: the module in
@@ -62,10 +64,14 @@ def take(way: str, model: Any, call: Callable[[], Any], inputs: Sequence[torch.T
 def _in_a_thread(call: Callable[[], Any]) -> Any:
     results: list[Any] = []
     errors: list[BaseException] = []
+    # what watches this thread watches that one
+    modes = _get_current_dispatch_mode_stack()
 
     def work() -> None:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), ExitStack() as stack:
+                for mode in modes:
+                    stack.enter_context(mode)
                 results.append(call())
         except BaseException as error:
             errors.append(error)
