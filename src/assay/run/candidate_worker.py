@@ -74,9 +74,10 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
             # an exit asked for by the candidate is an exit: nothing is reported over the channel
             os._exit(stop.code if isinstance(stop.code, int) else 1)
         except BaseException as error:
-            header, chunks = {"error": describe(error, "worker"), "calls": []}, []
-            if state.device != "cpu":
-                header["error"]["sticky"] = _device_lost()
+            header, chunks = {"error": describe(error, "worker")}, []
+            if state.device != "cpu" and _device_lost():
+                # the device's doing, and no answer that makes no sense
+                header = {"error": {**header["error"], "sticky": True}, "calls": []}
         offered = state.builds.offered()
         if offered:
             header["built"] = [[key, name, len(data)] for key, name, data in offered]
