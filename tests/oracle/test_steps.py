@@ -101,3 +101,43 @@ def test_running_statistics_follow_in_every_run() -> None:
     truth = evaluate(Twice(), [x]).leaves[0]
     torch.testing.assert_close(truth.y, (0.9 + 0.1 * x.double().var(0)))
     assert bool((truth.spread > 0).all())
+
+
+def test_rounding_of_an_output_is_expected_and_not_sampled() -> None:
+    x = draw(8, 16)
+    truth = evaluate(lambda x: x * 3.0, [x]).leaves[0]
+    torch.testing.assert_close(truth.spread, 0.75 * 2.0**-24 * truth.y.abs(), rtol=1e-12, atol=0.0)
+
+
+def test_result_that_is_read_twice_is_one_number_in_every_run() -> None:
+    def reference(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 3.0
+        return y, y - y, y.view(-1)[3:9]
+
+    y, nothing, part = evaluate(reference, [draw(8, 16)]).leaves
+    assert bool((y.spread > 0).all())
+    assert bool((nothing.spread == 0).all())
+    torch.testing.assert_close(part.spread, y.spread.view(-1)[3:9])
+
+
+def test_write_after_a_read_leaves_what_was_read() -> None:
+    def reference(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 3.0
+        z = y[1:] + 0.0
+        y.zero_()
+        return y, z
+
+    y, z = evaluate(reference, [draw(8, 16)]).leaves
+    assert bool((y.spread == 0).all())
+    assert bool((z.spread > 0).all())
+
+
+def test_write_into_a_part_leaves_the_rest_perturbed() -> None:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        y = x * 3.0
+        y[2] = 1.0
+        return y
+
+    truth = evaluate(reference, [draw(8, 16)]).leaves[0]
+    assert bool((truth.spread[2] == 0).all())
+    assert bool((truth.spread[[0, 1, 3, 4, 5, 6, 7]] > 0).all())

@@ -80,6 +80,12 @@ def add_runs(
         total.sizes.append(sizes.abs() / gain)
 
 
+def add_expected(total: Deviation, deviation: torch.Tensor, count: int, gain: float) -> None:
+    """Add `count` runs of a leaf whose elements have the standard deviations `deviation` over any runs."""
+    total.runs += count
+    total.square.addcmul_(deviation, deviation, value=count / gain**2)
+
+
 def _squares(versions: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """Sum over the runs of the squared deviations, shape of `exact`.
 

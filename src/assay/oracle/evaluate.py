@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for, is_real_or_complex
-from assay.oracle.deviations import Deviation, add_runs, as_tensor, no_deviation
+from assay.oracle.deviations import Deviation, add_expected, add_runs, as_tensor, no_deviation
 from assay.oracle.leaves import ExactLeaf, leaf_truth, undecided_truth
 from assay.oracle.reference import (
     Reference,
@@ -219,7 +219,12 @@ def _passes(
                 deviations = [no_deviation(leaf.value) for leaf in exact]
             for leaf, value, total in zip(exact, values, deviations, strict=True):
                 if total is not None and isinstance(value, torch.Tensor):
-                    add_runs(total, leaf.value, _versions(replay, value), count, gain, first.jumped)
+                    source = _before_cast(replay, value)
+                    expected = None if first.jumped else replay.expected(source)
+                    if expected is not None:
+                        add_expected(total, expected, count, gain)
+                    else:
+                        add_runs(total, leaf.value, replay.stack(source), count, gain, first.jumped)
             done += max(1, count)
     except NeedsSerial:
         return _serial_passes(call, dtype, arithmetic, runs, seed, gain)
@@ -253,14 +258,14 @@ def _serial_passes(
     return first, exact, deviations
 
 
-def _versions(replay: Replay, value: torch.Tensor) -> torch.Tensor | None:
-    """Perturbed versions of an output, without a last cast, which the output dtype accounts for."""
+def _before_cast(replay: Replay, value: torch.Tensor) -> torch.Tensor:
+    """An output before its last cast, if it ends with one: the output dtype accounts for that."""
     found = replay.table.get(value.untyped_storage()._cdata)
-    if found is not None and found.unrounded is not None and value.numel() == found.unrounded.numel():
+    if found is not None and found.unrounded is not None:
         before = found.unrounded
         if value.shape == before.shape and value.stride() == before.stride():
-            return replay.stack(before)
-    return replay.stack(value)
+            return before
+    return value
 
 
 def _collect(replay: Replay, value: Any) -> ExactLeaf:

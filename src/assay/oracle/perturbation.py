@@ -10,7 +10,7 @@ import torch
 
 from assay.oracle.arithmetic import UNIT, Arithmetic, is_real_or_complex, round_to
 from assay.oracle.noise import WINDOW, Noise
-from assay.oracle.stacks import Stacks, storage_key
+from assay.oracle.stacks import Pending, Stacks, storage_key
 from assay.oracle.truth import finite_or_zero
 
 ONE_WAY = 1.2
@@ -50,6 +50,34 @@ class Perturbed(Stacks):
         self._operands = 0
         self._given: set[int] = set()
 
+    def has_stack(self, t: torch.Tensor) -> bool:
+        """Whether the perturbed runs hold other values of `t` than the exact run, drawn already or not."""
+        found = self.table.get(storage_key(t))
+        return found is not None and (found.stack is not None or found.pending is not None)
+
+    def stack(self, t: torch.Tensor, rank: int | None = None) -> torch.Tensor | None:
+        """As `Stacks.stack`; noise that was put off is drawn now."""
+        found = self.table.get(storage_key(t))
+        if found is not None and found.pending is not None:
+            pending, found.pending = found.pending, None
+            if pending.deviation is None:
+                self._multiply(pending.out, pending.amount)
+            else:
+                self._displace(pending.out, pending.deviation)
+        return super().stack(t, rank)
+
+    def expected(self, t: torch.Tensor) -> torch.Tensor | None:
+        """Standard deviation of each element of `t` over the runs, where it is known and no run has been drawn."""
+        found = self.table.get(storage_key(t))
+        if found is None or found.pending is None:
+            return None
+        out, deviation = found.pending.out, found.pending.deviation
+        if (t.shape, t.stride(), t.storage_offset()) != (out.shape, out.stride(), out.storage_offset()):
+            return None
+        if deviation is None:
+            return finite_or_zero(out.abs()) * found.pending.amount
+        return deviation.expand(out.shape)
+
     def relative(self, out: torch.Tensor, size: float) -> torch.Tensor:
         """Perturb `out` by size · u · |out|; returns `out`."""
         if (not self.runs and not self.serial) or not is_real_or_complex(out.dtype) or out.numel() == 0:
@@ -63,6 +91,14 @@ class Perturbed(Stacks):
         if self.serial:
             out.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
             return out
+        if not self.has_stack(out):
+            self.record(out).pending = Pending(out, amount, None)
+            return out
+        self._multiply(out, amount)
+        return out
+
+    def _multiply(self, out: torch.Tensor, amount: float) -> None:
+        """Perturb every version of `out` by amount · |out|."""
         stack = self.stack(out)
         if self.runs * out.numel() > WINDOW:
             # Run by run, so that no window has to be put together from pieces.
@@ -71,16 +107,15 @@ class Perturbed(Stacks):
                 for version in stack:
                     torch.mul(out, self.noise.factor(tuple(out.shape), amount, out.device), out=version)
                 self.attach(out, stack)
-                return out
+                return
             for version in stack:
                 version.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
-            return out
+            return
         factor = self.noise.factor((self.runs, *out.shape), amount, out.device)
         if stack is None:
             self.attach(out, torch.mul(out, factor))
         else:
             stack.mul_(factor)
-        return out
 
     def absolute(self, out: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         """Perturb `out` by u · scale (float64, broadcastable to out), an absolute size; returns `out`."""
@@ -102,17 +137,26 @@ class Perturbed(Stacks):
         if self.serial:
             real.add_(deviation * self.noise.unit(tuple(real.shape), real.device))
             return out
+        if self.only is None and not out.is_complex() and not self.has_stack(out):
+            self.record(out).pending = Pending(out, 0.0, deviation)
+            return out
+        self._displace(out, deviation)
+        return out
+
+    def _displace(self, out: torch.Tensor, deviation: torch.Tensor) -> None:
+        """Perturb every version of `out` by noise of size `deviation`, which has a last dimension more if complex."""
+        real = torch.view_as_real(out) if out.is_complex() else out
         if self.runs * real.numel() > WINDOW and self.only is None:
             if self.has_stack(out) or out.is_complex():
                 for version in self.materialise(out):
                     target = torch.view_as_real(version) if out.is_complex() else version
                     target.addcmul_(deviation, self.noise.unit(tuple(real.shape), real.device))
-                return out
+                return
             fresh = torch.empty((self.runs, *out.shape), dtype=out.dtype, device=out.device)
             for version in fresh:
                 torch.addcmul(out, deviation, self.noise.unit(tuple(out.shape), out.device), out=version)
             self.attach(out, fresh)
-            return out
+            return
         xi = self.noise.unit((self.runs, *real.shape), real.device)
         if self.only is not None:
             mine = [1.0 if self.only[i % len(self.only)] == self.current else 0.0 for i in range(self.runs)]
@@ -127,7 +171,6 @@ class Perturbed(Stacks):
         else:
             target = torch.view_as_real(stack) if out.is_complex() else stack
             target.addcmul_(deviation.to(real.dtype), xi)
-        return out
 
     def rounding(self, t: torch.Tensor, name: str) -> torch.Tensor:
         """Copy of wide `t` as if rounded to format `name`: noise of that format where `t` is not in it.

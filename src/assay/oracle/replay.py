@@ -152,8 +152,7 @@ class Replay(Narrowed, TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.runs and out is not None:
             keys = None
             for t in tensors_in(args):
-                found = self.table.get(storage_key(t))
-                if found is not None and found.stack is not None:
+                if self.has_stack(t):
                     keys = {storage_key(i) for i in tensors_in(args)}
                     break
             if keys is None:

@@ -41,10 +41,22 @@ class Ranking:
     """Dtype in which a native kernel holds the keys."""
 
 
+@dataclasses.dataclass
+class Pending:
+    """Noise that a fresh tensor is due, drawn when its versions are first asked for: those of an output never are."""
+
+    out: torch.Tensor
+    """The tensor, equal in all runs until then."""
+    amount: float
+    """Standard deviation relative to each element, or 0."""
+    deviation: torch.Tensor | None
+    """Standard deviation of each element, broadcastable, or None for a relative one."""
+
+
 class Record:
     """What the replay knows of one storage."""
 
-    __slots__ = ("entries", "nominal", "ranking", "ref", "stack", "stored", "unrounded")
+    __slots__ = ("entries", "nominal", "pending", "ranking", "ref", "stack", "stored", "unrounded")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.ref: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -54,6 +66,7 @@ class Record:
         self.unrounded: torch.Tensor | None = None
         self.stored: str | None = None
         self.entries: torch.Tensor | None = None
+        self.pending: Pending | None = None
 
 
 def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:
@@ -132,6 +145,7 @@ class Stacks:
     def attach(self, t: torch.Tensor, stacked: torch.Tensor) -> None:
         """Make `stacked`, shape (k, *t.shape), the perturbed versions of the fresh tensor `t`."""
         found = self.record(t)
+        found.pending = None
         elements = t.untyped_storage().nbytes() // max(1, t.element_size())
         fresh = t.is_contiguous() and elements == t.numel() and t.storage_offset() == 0
         if fresh and stacked.is_contiguous() and stacked.dtype == t.dtype:
@@ -161,6 +175,7 @@ class Stacks:
         found = self.table.get(storage_key(t))
         if found is not None:
             found.stack = None
+            found.pending = None
             found.ranking = None
             found.unrounded = None
             found.stored = None
