@@ -22,7 +22,8 @@ from assay.bench import BenchOptions, BenchReport
 from assay.bench.ceilings import Gauge
 from assay.bench.learned import Shelf
 from assay.bench.machine import cache_bytes
-from assay.bench.run import Prepared, open_gauge, prepare
+from assay.bench.making import open_gauge
+from assay.bench.run import Prepared, prepare
 from assay.errors import InputError
 from assay.run.process import Zygote
 from assay.run.references import References

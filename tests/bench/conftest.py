@@ -10,6 +10,7 @@ import pytest
 from assay.bench import BenchOptions, BenchReport, bench_task
 from assay.bench.clocks import Allowance
 from assay.bench.learned import Shelf
+from assay.bench.stable import Stable
 from assay.run.process import Zygote
 from assay.run.references import References
 from assay.task import load_candidate, load_task
@@ -35,13 +36,14 @@ def shelf() -> Shelf:
 
 @pytest.fixture
 def timed(zygote: Zygote, references: References) -> Time:
-    def run(name: str, device: str = "cpu", shelf: Shelf | None = None, **options: object) -> BenchReport:
+    def run(name: str, device: str = "cpu", shelf: Shelf | None = None, stable: Stable | None = None,
+            **options: object) -> BenchReport:
         chosen: dict[str, object] = {"rounds": 3, "compiled": False, "light": False, "buffers": 8, "pairs": 2,
                                      "seed": 5, "interpreted": device == "cpu", "device": device}
         if device == "cpu":
             chosen["allowance"] = PATIENT
         task = load_task(TIMING / "tasks" / f"{TASKS.get(name, 'rows')}.py")
         return bench_task(task, load_candidate(TIMING / f"{name}.py"), zygote=zygote, references=references,
-                          shelf=shelf, options=BenchOptions(**{**chosen, **options}))  # type: ignore[arg-type]
+                          shelf=shelf, stable=stable, options=BenchOptions(**{**chosen, **options}))  # type: ignore[arg-type]
 
     return run

@@ -35,6 +35,16 @@ def test_a_machine_that_looks_away_for_a_few_rounds_accuses_nobody() -> None:
     assert told([away] * 6, IDLE, Allowance()).contradicted
 
 
+def test_a_machine_that_holds_up_whom_one_trusts_holds_up_the_others_too() -> None:
+    held_up = batch(CALL, wall=CALLS * CALL + 0.02)
+    trusted = told([held_up] * 5, IDLE, Allowance())
+    assert not told([held_up] * 5, IDLE, Allowance().beside(trusted, CALLS)).contradicted
+    liar = batch(0.1 * CALL, wall=CALLS * 30 * CALL)
+    assert told([liar] * 5, IDLE, Allowance().beside(trusted, CALLS)).contradicted
+    quiet = told([batch(CALL)] * 5, IDLE, Allowance())
+    assert Allowance().beside(quiet, CALLS) == Allowance()
+
+
 def test_one_round_contradicts_nobody() -> None:
     assert not told([batch(0.1 * CALL)], IDLE, Allowance()).contradicted
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from assay.bench.statistics import interval, ratio, spread
+from assay.bench.statistics import drift, interval, ratio
 
 
 def test_an_interval_holds_its_median_and_lies_within_the_values() -> None:
@@ -44,6 +44,7 @@ def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None
     assert hits >= 176
 
 
-def test_spread_is_relative_to_the_median() -> None:
-    assert spread([9.0, 10.0, 12.0]) == pytest.approx(0.3)
-    assert spread([5.0]) == 0.0
+def test_drift_is_relative_to_the_median_and_one_stray_value_is_none() -> None:
+    assert drift([1.0, 1.0, 1.1, 1.1, 1.2, 1.2, 1.2]) == pytest.approx(0.2 / 1.1, rel=0.1)
+    assert drift([1.0, 1.0, 9.0, 1.0, 1.0]) == 0.0
+    assert drift([5.0]) == drift([]) == 0.0

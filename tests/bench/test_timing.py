@@ -87,7 +87,7 @@ def test_a_candidate_that_raises_or_leaves_is_told_so(zygote: Zygote, references
 def test_a_report_says_what_it_rests_on(timed: Time) -> None:
     report = timed("twins/one_buffer", light=True, sizes={"ROWS": 64})
     assert (report.rounds, report.calls, report.sizes) == (3, 8, {"ROWS": 64})
-    assert set(report.phases) == {"study", "truths", "load", "warm-up", "rounds", "judging"}
+    assert set(report.phases) == {"study", "truths", "load", "rounds", "judging"}
     assert report.standing == "unverified"
     assert report.ceilings is not None
     assert report.ceilings.copy_bytes_per_s > 0

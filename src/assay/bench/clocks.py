@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MOST_ROUNDS = 0.75
 """Share of the rounds in which the clocks have to contradict each other."""
+BUSY = 2.0
+"""How much longer than a trusted contender's batches a candidate's may be held up on a busy machine."""
 FEWEST_ROUNDS = 3
 """Rounds below which a contradiction may be chance."""
 
@@ -59,6 +61,19 @@ class Allowance:
             single: whether each call had events of its own.
         """
         return seen > self.factor * claimed + self.batch_s / calls + (self.call_s if single else 0.0)
+
+
+    def beside(self, trusted: Told | None, calls: int) -> Allowance:
+        """The allowance on a machine as busy as a trusted contender saw it in the same rounds.
+
+        Args:
+            trusted: what both clocks say of code whose word is believed; None where there is none.
+            calls: of a batch.
+        """
+        if trusted is None:
+            return self
+        held_up = statistics.median(max(0.0, s - c) for s, c in zip(trusted.seen, trusted.claimed, strict=True))
+        return replace(self, batch_s=max(self.batch_s, BUSY * held_up * calls))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from assay.bench.clocks import Batch
+from assay.bench.draws import Known
 from assay.bench.schedule import Filling
 from assay.probe.record import Truth
 from assay.run import codec, reply
@@ -62,6 +63,8 @@ class Contender:
         self.facts: dict[str, Any] = {}
         self.peak: int | None = None
         self.compiled: bool | None = None
+        self.stopped: Stopped | None = None
+        """Why it could not be loaded."""
 
     def prepare(self, tree: Any, forms: Sequence[codec.TensorForm], *, buffers: int, flush: int) -> None:
         """Load it and make room for inputs. Raises Stopped.
@@ -79,6 +82,20 @@ class Contender:
         self._worker = opened
         self._ask({"step": "prepare", "key": self._weights.key, "tree": tree, "forms": [f.to_json() for f in forms],
                    "buffers": buffers, "flush": flush, **self._extra}, timeout=12 * self._patience)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it still runs, or never did: trying again would change nothing."""
+        return self.stopped is not None or self._worker is not None
+
+    def load(self, known: Known, *, buffers: int, flush: int) -> None:
+        """Prepare it and hand it the inputs of all draws; `stopped` says why that failed."""
+        try:
+            self.prepare(known.truths[0].tree, known.forms, buffers=buffers, flush=flush)
+            for number, truth in enumerate(known.truths):
+                self.feed(number, truth)
+        except Stopped as stop:
+            self.stopped = stop
 
     def feed(self, number: int, truth: Truth) -> None:
         """Hand over the inputs of a draw. Raises Stopped."""

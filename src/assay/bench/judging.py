@@ -18,11 +18,20 @@ KINDS = {"cold": Concern.WRONG_OUTPUT, "warm": Concern.WRONG_OUTPUT, "witness": 
 """What a wrong output is by the kind of its batch, the kinds that outdo those after them first."""
 
 
-def clocks_of(seen: Seen, allowance: Allowance) -> dict[str, Told]:
-    """What both clocks say of cold and of warm calls; nothing where a kind was not run."""
-    empty = {"cold": seen.batches["flush"], "warm": seen.batches["empty"]}
-    return {kind: told(seen.batches[kind], idle, allowance) for kind, idle in empty.items()
-            if seen.batches[kind] and idle}
+def clocks_of(seen: Seen, allowance: Allowance, trusted: Mapping[str, Told] | None = None) -> dict[str, Told]:
+    """What both clocks say of cold and of warm calls; nothing where a kind was not run.
+
+    Args:
+        seen: what the rounds brought of a contender.
+        allowance: how far the clocks may be apart on a machine that does nothing else.
+        trusted: what they say of a contender whose word is believed: a busy machine holds up both.
+    """
+    found = {}
+    for kind, idle in {"cold": seen.batches["flush"], "warm": seen.batches["empty"]}.items():
+        if (batches := seen.batches[kind]) and idle:
+            beside = (trusted or {}).get(kind)
+            found[kind] = told(batches, idle, allowance.beside(beside, batches[0].calls))
+    return found
 
 
 def times_of(name: str, clocks: Mapping[str, Told], peak: int | None, *, trusted: bool = False) -> Times:

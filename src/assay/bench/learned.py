@@ -7,7 +7,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.bench.draws import Known, known_draws
 from assay.bench.options import BenchOptions
@@ -36,12 +36,14 @@ class Learned:
         known: draws with their truths.
         weights: constructor arguments and weights.
         cost: bytes and operations of a forward; None where no roofline is wanted.
+        key: everything that it depends on.
     """
 
     study: Study
     known: Known
     weights: Weights
     cost: Cost | None
+    key: str = ""
 
 
 class Shelf:
@@ -91,17 +93,16 @@ def learned(task: Task, contract: Contract, options: BenchOptions, device: str, 
         InputError: the task or a size is at fault, or its outputs cannot be checked.
     """
 
+    key = json.dumps([task.digest, contract.model_dump(mode="json"), options.sizes, options.pairs, seed, device,
+                      options.light], sort_keys=True)
+
     def make() -> Learned:
         try:
-            return _learn(task, contract, options, device, references, seed, enter)
+            return replace(_learn(task, contract, options, device, references, seed, enter), key=key)
         except ReferenceFailed as error:
             raise InputError(f"the reference failed: {error}", task.shown, "make it run on its own") from None
 
-    if shelf is None:
-        return make()
-    key = json.dumps([task.digest, contract.model_dump(mode="json"), options.sizes, options.pairs, seed, device,
-                      options.light], sort_keys=True)
-    return shelf.get(key, make)
+    return make() if shelf is None else shelf.get(key, make)
 
 
 def _learn(task: Task, contract: Contract, options: BenchOptions, device: str, references: References, seed: int,

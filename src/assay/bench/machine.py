@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 
 QUERY = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
+_SM, _MEMORY = 1, 2
 DRIFT = 0.05
 """Drift of a fixed kernel's time beyond which a run is called unsteady."""
 
 
 def clocks() -> dict[str, str]:
-    """What nvidia-smi says of the first GPU, by name; empty where it says nothing."""
+    """Clocks, temperature, power and throttling of the GPU at hand, by nvidia-smi's names; empty where nobody says."""
+    found = _from_library()
+    return _from_program() if found is None else found
+
+
+def _from_library() -> dict[str, str] | None:
+    """What the management library says, which takes no process of its own; None where it is not there."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2() != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    try:
+        device = ctypes.c_void_p()
+        if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0:
+            return None
+        sm, memory, degrees, milliwatts = (ctypes.c_uint() for _ in range(4))
+        reasons = ctypes.c_ulonglong()
+        failed = (
+            nvml.nvmlDeviceGetClockInfo(device, _SM, ctypes.byref(sm)),
+            nvml.nvmlDeviceGetClockInfo(device, _MEMORY, ctypes.byref(memory)),
+            nvml.nvmlDeviceGetTemperature(device, 0, ctypes.byref(degrees)),
+            nvml.nvmlDeviceGetPowerUsage(device, ctypes.byref(milliwatts)),
+            nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device, ctypes.byref(reasons)),
+        )
+        told = (f"{sm.value} MHz", f"{memory.value} MHz", str(degrees.value), f"{milliwatts.value / 1000:.2f} W",
+                f"{reasons.value:#018x}")
+        return {name: text for name, text, code in zip(QUERY, told, failed, strict=True) if code == 0}
+    except AttributeError:
+        return None
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _from_program() -> dict[str, str]:
+    """What nvidia-smi says; empty where it says nothing."""
     try:
         done = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"],
                               capture_output=True, text=True, check=True, timeout=20)

@@ -60,13 +60,13 @@ class Rounds:
         self._expected = {i: Expected(truth) for i, truth in enumerate(known.truths)}
         self._leaves = known.truths[0].leaves
         self._most = max(known.output_bytes, 1)
-        self.seen = {name: Seen() for name in contenders}
+        self.seen = {name: Seen(stopped=contender.stopped) for name, contender in contenders.items()}
 
-    def warm_up(self) -> None:
+    def warm_up(self, names: Sequence[str]) -> None:
         """Calls before those that count, none of them timed, all of them like those that are."""
         groups = self._known.groups[:1]
         for _ in range(WARMING):
-            for name in list(self._live()):
+            for name in names:
                 for kind in ("warm", "cold", "flush"):
                     self._step(name, kind, groups, first=True)
 

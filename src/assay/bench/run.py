@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay import seeds
 from assay.bench import ceilings, machine
-from assay.bench.contender import Contender, Stopped
-from assay.bench.draws import Known
+from assay.bench.contender import Contender
 from assay.bench.judging import baseline_of, clocks_of, findings_of, times_of, why_left_out
 from assay.bench.learned import Learned, Shelf, learned
+from assay.bench.making import Maker, open_gauge
 from assay.bench.model import BenchFinding, BenchReport, Concern, Standing, Steadiness, Times
 from assay.bench.options import BenchOptions, timing_device
 from assay.bench.roofline import impossible, speed_of_light
 from assay.bench.rounds import CANDIDATE, Rounds, buffers_for
 from assay.bench.schedule import Schedule
-from assay.bench.statistics import spread
+from assay.bench.stable import Stable
+from assay.bench.statistics import drift
 from assay.contract import Contract, merge
 from assay.environment import describe as describe_environment
 from assay.errors import InputError
-from assay.mutants.experiments import resized
-from assay.run.candidate import CandidateSession, Weights
-from assay.run.process import Limits, Zygote
+from assay.run.process import Zygote
 from assay.run.references import References
 from assay.task import Candidate, Task
-from assay.verify import address_space, entries
 
 Progress = Callable[[str, int, int], None]
 ROUNDS_LEAST = 3
-FLUSH_BYTES = 384 << 20
-"""Bytes written at least before a cold call: long enough for the processor to queue the call meanwhile."""
 
 
 def bench_task(task: Task, candidate: Candidate, *, standing: Standing = "unverified",
                verdict: dict[str, Any] | None = None, contract: Contract | None = None,
                options: BenchOptions | None = None, zygote: Zygote, references: References | None = None,
-               shelf: Shelf | None = None, gauge: ceilings.Gauge | None = None,
+               shelf: Shelf | None = None, stable: Stable | None = None, gauge: ceilings.Gauge | None = None,
                progress: Progress | None = None) -> BenchReport:
     """Time a candidate against its reference, eager and compiled.
 
@@ -55,21 +50,22 @@ def bench_task(task: Task, candidate: Candidate, *, standing: Standing = "unveri
         zygote: a warm parent.
         references: reference workers kept between calls.
         shelf: keeps what was learned of a task between calls that give the same `inputs_seed`.
+        stable: keeps baselines loaded between such calls.
         gauge: ceilings of this device, kept between calls; None measures them for this call.
         progress: called with (phase, done, total).
 
     Raises:
         InputError: the task, the contract or an option is at fault, or there is no GPU.
     """
-    with prepare(task, candidate, standing=standing, verdict=verdict, contract=contract, options=options,
-                 zygote=zygote, references=references, shelf=shelf, gauge=gauge, progress=progress) as ready:
+    with prepare(task, candidate, standing=standing, verdict=verdict, contract=contract, options=options, zygote=zygote,
+                 references=references, shelf=shelf, stable=stable, gauge=gauge, progress=progress) as ready:
         return ready.run()
 
 
 def prepare(task: Task, candidate: Candidate, *, standing: Standing = "unverified",
             verdict: dict[str, Any] | None = None, contract: Contract | None = None,
             options: BenchOptions | None = None, zygote: Zygote, references: References | None = None,
-            shelf: Shelf | None = None, gauge: ceilings.Gauge | None = None,
+            shelf: Shelf | None = None, stable: Stable | None = None, gauge: ceilings.Gauge | None = None,
             progress: Progress | None = None) -> Prepared:
     """Everything of a benchmark but its rounds; arguments and errors as `bench_task`.
 
@@ -88,23 +84,26 @@ def prepare(task: Task, candidate: Candidate, *, standing: Standing = "unverifie
                         drawn.value if options.inputs_seed is None else options.inputs_seed, shelf, phases.enter)
         buffers = buffers_for(facts.known, options.memory, options.buffers)
         tf32 = contract.numerics.matmul == "tf32"
-        contenders = _contenders(task, candidate, options, device, zygote, facts.weights, tf32)
-        for contender in contenders.values():
-            stack.callback(contender.close)
+        maker = Maker(task, candidate, options, device, zygote, facts, buffers, tf32)
+        own, others = maker.own(), maker.baselines()
+        stack.callback(own.close)
         if gauge is None and options.light:
             gauge = stack.enter_context(open_gauge(zygote, device, options))
         phases.enter("load")
+        if stable is None:
+            for contender in others.values():
+                stack.callback(contender.close)
+        with ThreadPoolExecutor(3) as pool:
+            cache = machine.cache_bytes(device)
+            jobs: list[Future[Any]] = [pool.submit(_measure, gauge, cache), pool.submit(maker.load, {CANDIDATE: own})]
+            if stable is None:
+                jobs.append(pool.submit(maker.load, others))
+            else:
+                others = stable.get(maker.key, lambda: maker.load(others))
+            for job in jobs:
+                job.result()
+        contenders = {CANDIDATE: own, **others}
         rounds = Rounds(contenders, facts.known, Schedule(drawn.value, buffers))
-        cache = machine.cache_bytes(device)
-        flush = max(3 * cache, FLUSH_BYTES) if device == "cuda" else 1 << 20
-        with ThreadPoolExecutor(len(contenders) + 1) as pool:
-            measuring = pool.submit(_measure, gauge, cache)
-            loading = {name: pool.submit(_load, c, facts.known, buffers, flush) for name, c in contenders.items()}
-            for name, job in loading.items():
-                rounds.seen[name].stopped = job.result()
-            measuring.result()
-        phases.enter("warm-up")
-        rounds.warm_up()
         base = BenchReport(
             task=task.id, task_sha256=task.digest, candidate_sha256=candidate.digest, standing=standing,
             verdict=verdict or {}, device=_name(device), environment=describe_environment(device, "sm_90"),
@@ -149,12 +148,12 @@ class Prepared:
         rounds.finish()
         self._phases.enter("judging")
         found = self._judged()
-        drift = spread(fixed) if fixed else 0.0
+        moved = drift(fixed)
         data = {
             "rounds": done, "checked": rounds.seen[CANDIDATE].checked, "times": tuple(found.times),
             "baselines": found.baselines(), "left_out": found.left_out, "findings": tuple(found.findings),
             "speed_of_light": found.light, "ceilings": self._gauge.ceilings if self._gauge is not None else None,
-            "steadiness": Steadiness(drift=drift, before=before, after=after, steady=drift <= machine.DRIFT),
+            "steadiness": Steadiness(drift=moved, before=before, after=after, steady=moved <= machine.DRIFT),
         }
         phases = self._phases.ended()
         return self._base.model_copy(update={**data, "phases": phases, "seconds": round(sum(phases.values()), 3)})
@@ -165,8 +164,9 @@ class Prepared:
     def _judged(self) -> _Found:
         """Times, and what is wrong with them."""
         found, seen = _Found(), self._rounds.seen
+        trusted = clocks_of(seen["eager"], self._options.allowance)
         for name, each in seen.items():
-            clocks = clocks_of(each, self._options.allowance)
+            clocks = clocks_of(each, self._options.allowance, trusted if name == CANDIDATE else None)
             if name == CANDIDATE:
                 found.findings = findings_of(each, clocks, self._contenders[name].facts)
             elif (why := why_left_out(each, self._contenders[name].compiled)) is not None:
@@ -231,50 +231,9 @@ class _Found:
         return tuple(baseline_of(t, own) for t in self.times if own is not None and t is not own)
 
 
-def _contenders(task: Task, candidate: Candidate, options: BenchOptions, device: str, zygote: Zygote,
-                weights: Weights, tf32: bool) -> dict[str, Contender]:
-    """Candidate and baselines, each in a worker of its own."""
-    limits, hide = Limits(address_space=address_space(device)), [task.path] if task.path else []
-
-    def session(source: str, names: list[str]) -> CandidateSession:
-        return CandidateSession(zygote, source, names, _worker(device), limits, sandbox=options.sandbox, hide=hide,
-                                patience=options.patience)
-
-    own = Contender(CANDIDATE, session(candidate.source, entries(task, candidate)), weights, patience=options.patience)
-    found = {CANDIDATE: own}
-    source = resized(task.source, options.sizes) if options.sizes else task.source
-    for name in ("eager", "compiled") if options.compiled else ("eager",):
-        found[name] = Contender(name, session(source, [task.entry]), weights, compile=name == "compiled", tf32=tf32,
-                                patience=options.patience)
-    return found
-
-
-def _worker(device: str) -> dict[str, Any]:
-    """Options of a worker whose candidate is timed."""
-    return {"device": device, "target": "sm_90", "mode": "time"}
-
-
-def open_gauge(zygote: Zygote, device: str, options: BenchOptions) -> contextlib.closing[ceilings.Gauge]:
-    """A context in which ceilings of the device can be measured."""
-    session = CandidateSession(zygote, ceilings.SOURCE, [ceilings.ENTRY], _worker(device),
-                               Limits(address_space=address_space(device)), sandbox=options.sandbox)
-    return contextlib.closing(ceilings.Gauge(session, device, options.allowance))
-
-
 def _measure(gauge: ceilings.Gauge | None, cache: int) -> None:
     if gauge is not None:
         gauge.measure(cache)
-
-
-def _load(contender: Contender, known: Known, buffers: int, flush: int) -> Stopped | None:
-    """Load a contender and hand it its inputs; why that failed."""
-    try:
-        contender.prepare(known.truths[0].tree, known.forms, buffers=buffers, flush=flush)
-        for number, truth in enumerate(known.truths):
-            contender.feed(number, truth)
-    except Stopped as stop:
-        return stop
-    return None
 
 
 def _name(device: str) -> str:

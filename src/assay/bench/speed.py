@@ -10,9 +10,11 @@ from typing import Any
 
 from assay.bench.ceilings import Gauge
 from assay.bench.learned import Shelf
+from assay.bench.making import open_gauge
 from assay.bench.model import BenchReport
 from assay.bench.options import BenchOptions, timing_device
-from assay.bench.run import bench_task, open_gauge
+from assay.bench.run import bench_task
+from assay.bench.stable import Stable
 from assay.contract import Contract
 from assay.errors import InputError
 from assay.report.model import Report
@@ -45,7 +47,7 @@ class BenchSpeed:
         self._references: References | None = None
         self._gauge: Gauge | None = None
         # inputs of a task are evaluated once, and nobody else knows them
-        self._shelf = Shelf(limit=16)
+        self._shelf, self._stable = Shelf(limit=16), Stable(limit=4)
         self._inputs = secrets.randbits(31)
         self.last: BenchReport | None = None
 
@@ -58,14 +60,15 @@ class BenchSpeed:
         with self._lock:
             if self._zygote is None:
                 self._zygote = self._stack.enter_context(Zygote())
+                self._stack.callback(self._stable.close)
                 self._references = self._stack.enter_context(References(self._zygote))
                 if self.options.light:
                     self._gauge = self._stack.enter_context(open_gauge(self._zygote, self._device, self.options))
             try:
-                self.last = bench_task(task, candidate, standing="contract", verdict=verdict,
-                                       contract=Contract.from_data(report.contract), shelf=self._shelf,
-                                       options=replace(self.options, inputs_seed=self._inputs), zygote=self._zygote,
-                                       references=self._references, gauge=self._gauge)
+                self.last = bench_task(
+                    task, candidate, standing="contract", verdict=verdict, contract=Contract.from_data(report.contract),
+                    options=replace(self.options, inputs_seed=self._inputs), zygote=self._zygote,
+                    references=self._references, shelf=self._shelf, stable=self._stable, gauge=self._gauge)
             except InputError:
                 # what cannot be timed is right all the same
                 return None

@@ -43,6 +43,13 @@ def ratio(over: Sequence[float], under: Sequence[float], *, seed: int = 0) -> In
     return interval([a / b for a, b in zip(over, under, strict=True)], seed=seed)
 
 
-def spread(values: Sequence[float]) -> float:
-    """(largest - smallest) / median; 0 for a single value."""
-    return (max(values) - min(values)) / statistics.median(values)
+def drift(values: Sequence[float]) -> float:
+    """(largest - smallest) / median of the medians of three values in a row; 0 for none.
+
+    A single value that something else held up is no drift.
+    """
+    if not values:
+        return 0.0
+    smooth = [statistics.median(values[max(0, i - 1):i + 2]) for i in range(len(values))]
+    inner = smooth[1:-1] or smooth
+    return (max(inner) - min(inner)) / statistics.median(inner)

@@ -131,7 +131,7 @@ def _fill(bench: Bench, contents: Sequence[Sequence[Any]]) -> None:
     """Write a draw times a factor into each buffer; integers as they are."""
     # let go of here, where no clock runs
     bench.held, bench.copies = [], {}
-    gc.collect()
+    gc.collect(0)
     for storages, (draw, factor) in zip(bench.storages, contents, strict=True):
         for source, target in zip(bench.sources[int(draw)], storages, strict=True):
             if float(factor) != 1.0 and source.dtype in SCALED:
