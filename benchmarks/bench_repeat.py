@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="part of a name, or several with commas between")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=5, help="kernels loaded at a time")
     parser.add_argument("--seconds", type=float, default=200.0, help="load nothing more after this long")
     parser.add_argument("--compiled", action="store_true", help="against torch.compile of the reference too")
