@@ -141,3 +141,13 @@ def test_write_into_a_part_leaves_the_rest_perturbed() -> None:
     truth = evaluate(reference, [draw(8, 16)]).leaves[0]
     assert bool((truth.spread[2] == 0).all())
     assert bool((truth.spread[[0, 1, 3, 4, 5, 6, 7]] > 0).all())
+
+
+def test_view_in_place_keeps_the_noise_of_a_result() -> None:
+    x, w = draw(5), draw(5, 7, seed=1)
+    # torch takes the product as one of matrices, and drops the row in place
+    truth = evaluate(torch.matmul, [x, w]).leaves[0]
+    assert truth.spread.shape == (7,)
+    assert bool((truth.spread > 0).all())
+    squeezed = evaluate(lambda x: (x * 3.0).unsqueeze_(0).squeeze_(0), [x]).leaves[0]
+    assert bool((squeezed.spread > 0).all())

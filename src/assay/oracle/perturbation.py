@@ -92,7 +92,7 @@ class Perturbed(Stacks):
             out.mul_(self.noise.factor(tuple(out.shape), amount, out.device))
             return out
         if not self.has_stack(out):
-            self.record(out).pending = Pending(out, amount, None)
+            self.record(out).pending = Pending(out.detach(), amount, None)
             return out
         self._multiply(out, amount)
         return out
@@ -138,7 +138,7 @@ class Perturbed(Stacks):
             real.add_(deviation * self.noise.unit(tuple(real.shape), real.device))
             return out
         if self.only is None and not out.is_complex() and not self.has_stack(out):
-            self.record(out).pending = Pending(out, 0.0, deviation)
+            self.record(out).pending = Pending(out.detach(), 0.0, deviation)
             return out
         self._displace(out, deviation)
         return out

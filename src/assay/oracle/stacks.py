@@ -46,7 +46,7 @@ class Pending:
     """Noise that a fresh tensor is due, drawn when its versions are first asked for: those of an output never are."""
 
     out: torch.Tensor
-    """The tensor, equal in all runs until then."""
+    """The tensor, equal in all runs until then; an alias of its own, because views may be taken in place."""
     amount: float
     """Standard deviation relative to each element, or 0."""
     deviation: torch.Tensor | None
