@@ -13,7 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from assay.run import candidate_worker, wire
+from assay.run import placed, wire
+from assay.run.candidate_calls import run
+from assay.run.candidate_state import State
+from assay.run.candidate_worker import instance, load
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -23,14 +26,10 @@ def main(folder: Path) -> dict[str, Any]:
     os.chdir(folder)
     torch.set_num_threads(1)
     # each input is an allocation of its own, of exactly its size
-    candidate_worker.RED_ZONE = 0
+    placed.RED_ZONE = 0
     with open(folder / "arena", "r+b") as arena:
-        state = candidate_worker._State({"device": "cuda"}, arena.fileno())
-        handlers = {
-            "load": candidate_worker._load,
-            "instance": candidate_worker._instance,
-            "run": candidate_worker._run,
-        }
+        state = State({"device": "cuda"}, arena.fileno())
+        handlers = {"load": load, "instance": instance, "run": run}
         for path in sorted(folder.glob("[0-9]*.json")):
             header = json.loads(path.read_text(encoding="utf-8"))
             frame = wire.Frame(header, bytearray(path.with_suffix(".bin").read_bytes()))
