@@ -25,7 +25,7 @@ Mallocing memory
 ========= Invalid __global__ read of size 4 bytes
 =========     at add_kernel+0x70 in candidate.py:12
 =========     by thread (31,0,0) in block (0,0,0)
-=========     Access at 0x503600080 is out of bounds
+=========     Access to 0x503600080 is out of bounds
 =========     and is 1 bytes after the nearest allocation at 0x503600000 of size 128 bytes
 =========
 ========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to \
