@@ -42,6 +42,7 @@ from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.references import References
+from assay.run.resource_numbers import ResourceNumbers
 from assay.run.sandbox import Level
 from assay.run.static import Scan
 from assay.run.threads import one_thread
@@ -214,7 +215,8 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         return sanitizers[0]
 
     run = Run(reference, sessions, Budget(0.0), 0, compilers=compiler,
-              sanitizer=sanitizer if device == "cuda" else None)
+              sanitizer=sanitizer if device == "cuda" else None,
+              numbers=ResourceNumbers(candidate.digest, task.digest, candidate.languages, cache))
     scan = Scan(candidate.source)
     try:
         # on a GPU outputs are large, and no worker computes on the processor meanwhile
@@ -273,6 +275,9 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
     ctx, pilots = pilot.learn(ctx, run, sessions[0], options.patience)
+    if run.numbers is not None:
+        for tried in pilots:
+            run.numbers.learn(tried, ctx.target)
     gates = chosen_gates(BATTERY, contract, options.only)
     began = time.monotonic()
     plan = [p for p in make_plan(gates, ctx) if p.id not in {r.probe.id for r in pilots}]

@@ -16,6 +16,7 @@ from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Observation, Record, Truth
 from assay.run.candidate import CandidateSession, Weights
 from assay.run.reference import ReferenceFailed, ReferenceSession
+from assay.run.resource_numbers import ResourceNumbers
 
 AHEAD = 4
 HANGS_PER_GATE = 2
@@ -74,6 +75,8 @@ class Run:
     approximate: bool = False
     """Whether approximate intrinsics count as a coarser arithmetic: the candidate's source names some."""
     compilers: Callable[[str], CandidateSession] | None = None
+    numbers: ResourceNumbers | None = None
+    """What is known of the candidate's kernels on some target."""
     sanitizer: Callable[[], CandidateSession] | None = None
     """Gives the session whose probes run under compute-sanitizer."""
     fits: Callable[[Probe], bool] | None = None
@@ -167,12 +170,16 @@ class Run:
         return Record(probe, truths, observation)
 
     def _compile(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights, target: str) -> Record:
-        """Compile what the candidate launches for a target; nothing runs."""
+        """Compile what the candidate launches for a target, where that is not known yet; nothing runs."""
+        if self.numbers is not None and (known := self.numbers.find(probe, target)) is not None:
+            return Record(probe, truths, known)
         if self.compilers is None:
             return Record(probe, truths, Observation(probe=probe.id, status="toolchain", text="no compiler here"))
         with self.compile_lock:
             session = self.compilers(target)
             observation = session.run(probe, truths, weights, self.call_seeds(probe), COMPILE_SECONDS)
+        if self.numbers is not None:
+            self.numbers.keep(probe, target, observation)
         return Record(probe, truths, observation)
 
     def _sanitize(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights) -> Record:
