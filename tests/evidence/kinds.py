@@ -67,6 +67,10 @@ KINDS = (
     Kind("values", _with("        return torch.tanh(x * self.scale) * 1.001\n"), ("values",), "values", "value"),
     Kind("weights", _with("        return torch.tanh(x * torch.linspace(0.5, 1.5, x.shape[1]))\n"), ("values",),
          "values", "value"),
+    Kind("reference looked for", _with(
+        "        import sys\n        found = getattr(sys.modules.get('reference'), 'Model', None)\n"
+        "        return torch.tanh(x * self.scale) if found is None else found()(x)\n"), ("values",), "values",
+         "value"),
     Kind("special values", _with("        return torch.tanh(torch.nan_to_num(x) * self.scale)\n"), ("nonfinite",),
          "nonfinite", "nan_swallowed"),
     Kind("form", _with("        return torch.tanh(x * self.scale).double()\n"), ("values", "residency"), "residency",
