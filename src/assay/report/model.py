@@ -160,7 +160,7 @@ class Timing(Frozen):
     """Of that: compiling kernels and the host code that launches them, as its processes say."""
     judging_s: float = 0.0
     """Planning, and comparing what was observed with the truths."""
-    device_state: dict[str, str] = {}
+    device_state: dict[str, str] = Field(default_factory=dict)
     """Clocks and temperature of the GPU when the verdict began, as its driver says."""
 
 
