@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from assay.evidence.script import NoScript, check_of, script_of
 from assay.probe.model import Draw, Probe
 from assay.report.model import Finding
 from assay.run.process import Zygote
-from assay.task import parse_candidate, parse_task
+from assay.task import load_task, parse_candidate, parse_task
 from assay.verify import Options, load_pair, verify_task
 from assay.vocabulary import EffortTier, Reason, Tier
 
@@ -96,6 +97,31 @@ def test_a_kernel_for_cuda_is_shown_on_a_cpu(example: str, wrong: str, gate: str
     shown = run(script, packages)
     assert shown.returncode == 1, shown.stdout + shown.stderr
     fine = run(script, packages, "--candidate", EXAMPLES / example / "right.py")
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+
+
+def test_a_kernel_that_never_ran_is_shown_by_its_launches(tmp_path: Path, packages: Path, zygote: Zygote) -> None:
+    right = EXAMPLES / "row_sum" / "right.py"
+    wrong = right.read_text() + textwrap.dedent("""
+
+    class Kept(ModelNew):
+        def forward(self, x):
+            # the kernel is there, and never launched
+            return x.sum(dim=-1)
+
+    ModelNew = Kept
+    """)
+    task, candidate = load_task(EXAMPLES / "row_sum" / "reference.py"), parse_candidate(wrong, path="candidate.py")
+    report = verify_task(task, candidate, zygote=zygote, options=Options(
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=("values", "provenance"), store=str(tmp_path / "s")))
+    finding = next(f for f in report.findings if f.reason is Reason.KERNEL_NEVER_RAN)
+    script = tmp_path / "shown.py"
+    with Store.open(tmp_path / "s") as store:
+        script.write_text(script_of(store, finding.id, zygote))
+    shown = run(script, packages)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    assert "no launch of a kernel ran to its end" in shown.stdout
+    fine = run(script, packages, "--candidate", right)
     assert fine.returncode == 0, fine.stdout + fine.stderr
 
 

@@ -68,6 +68,7 @@ _CHECKS: dict[str, set[Reason]] = {
                   Reason.GRADIENT_RAISED, Reason.GRADIENT_NOT_ACCUMULATED, Reason.GRADIENT_NOT_REPEATABLE,
                   Reason.GRADIENT_LAYOUT},
     "patched": {Reason.HARNESS_PATCHED},
+    "launches": {Reason.KERNEL_NEVER_RAN},
 }
 _MADE = frozenset({"config", "tune", "fresh", "fence", "pad", "poison", "mode", "backward", "tie", "cotangent", "state",
                    "modes", "work", "hold"})
@@ -140,6 +141,9 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
     source = verdict.candidate.source
     emulated = device == "cpu" and ("triton" in source or "cuda" in source or check == "bounds"
                                     or finding.reason is Reason.DEVICE)
+    if check == "launches" and not emulated:
+        raise NoScript("launches are counted where kernels are interpreted", found.id,
+                       "`assay replay` without --script shows it")
     fences = "fence" in conditions
     fill = fill_of(conditions, emulated=device == "cpu")
     support = emulated or fences or check == "fresh" or (fill is not None and "empty" in source)
