@@ -30,6 +30,8 @@ WAYS = (("thread", "eval", "inference"), ("grad",))
 in inference mode may not be written in any other, and a kernel without a backward may refuse the last."""
 _TELLING = ("wide10", "narrow", "all_negative", "constant_rows", "zeros")
 """Variations worth trying on one input alone first."""
+_TIED = ("ties", "levels")
+"""Variations with many equal elements."""
 
 
 class Values:
@@ -116,6 +118,9 @@ class Values:
         # inputs of different kinds take turns, so that a mask is varied as early as a matrix is
         turns = itertools.zip_longest(*groups)
         names = list(dict.fromkeys(name for turn in turns for name in turn if name is not None))
+        if any(leaf.kind == "tensor" and leaf.dtype.startswith(("int", "uint")) for leaf in ctx.study.outputs):
+            # which of equal elements an index names shows on ties alone
+            names.sort(key=lambda name: name not in _TIED)
         joint = [
             single(self, name, Draw(seed=ctx.draw_seed("values", name), variant=name), ctx.sizes)
             for name in names
