@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from tests.evidence.kinds import KINDS, RIGHT, TASK, Kind
 
+from assay.contract import Contract
 from assay.evidence import Bundle, Store
 from assay.evidence.replay import Outcome, replay
 from assay.evidence.script import NoScript, check_of, script_of
@@ -24,6 +27,7 @@ from assay.verify import Options, load_pair, verify_task
 from assay.vocabulary import EffortTier, Reason, Tier
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CASES = Path(__file__).resolve().parents[1] / "cases"
 DEFAULT = ("special values",)
 
 
@@ -126,11 +130,47 @@ def test_a_kernel_that_never_ran_is_shown_by_its_launches(tmp_path: Path, packag
 
 
 @pytest.mark.parametrize(
+    ("case", "gate", "reason", "right", "said"),
+    [
+        ("r31-too-much-shared-memory", "resources", Reason.SHARED_MEMORY,
+         lambda reference, wrong: wrong.replace("BM=128, BN=256, BK=128", "BM=64, BN=64, BK=32"),
+         "shared memory bytes, where there are 232,448"),
+        pytest.param("r31b-too-much-tensor-memory", "resources", Reason.TENSOR_MEMORY,
+                     lambda reference, wrong: wrong.replace("BN=256", "BN=64"),
+                     "tensor-memory columns, where there are 512",
+                     marks=pytest.mark.slow),
+        ("r25-reference-lookup", "integrity", Reason.REFERENCE_SOUGHT,
+         lambda reference, wrong: reference.replace("class Model(", "class ModelNew("), "searched the process"),
+    ],
+)
+def test_what_a_target_refuses_and_what_looks_for_the_answer_are_shown(
+        case: str, gate: str, reason: Reason, right: Callable[[str, str], str], said: str, tmp_path: Path,
+        packages: Path, zygote: Zygote) -> None:
+    folder = CASES / case
+    task, candidate = load_pair(folder / "reference.py", folder / "candidate.py")
+    contract = Contract.from_data(json.loads((folder / "expect.json").read_text())["contract"] or {})
+    report = verify_task(task, candidate, zygote=zygote, contract=contract, options=Options(
+        device="cpu", seed=7, tier=EffortTier.QUICK, only=("values", gate), store=str(tmp_path / "s")))
+    finding = next(f for f in report.findings if f.reason is reason)
+    script, fixed = tmp_path / "shown.py", tmp_path / "fixed.py"
+    with Store.open(tmp_path / "s") as store:
+        script.write_text(script_of(store, finding.id, zygote))
+    shown = run(script, packages)
+    assert shown.returncode == 1, shown.stdout + shown.stderr
+    assert said in shown.stdout
+    text = right((folder / "reference.py").read_text(), candidate.source)
+    assert text != candidate.source
+    fixed.write_text(text)
+    fine = run(script, packages, "--candidate", fixed)
+    assert fine.returncode == 0, fine.stdout + fine.stderr
+
+
+@pytest.mark.parametrize(
     ("gate", "reason", "conditions"),
     [
         ("faults", Reason.LEFTOVER_THREAD, ()),
         ("provenance", Reason.LIBRARY_DID_THE_WORK, ("corrupt:1",)),
-        ("resources", Reason.SHARED_MEMORY, ("compile:sm_90",)),
+        ("resources", Reason.SCRATCH_MEMORY, ("scratch:1",)),
         ("gradients", Reason.GRADIENT_VALUE, ("follow:train",)),
         ("statelessness", Reason.STALE_RESULT, ("work:1",)),
     ],

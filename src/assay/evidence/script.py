@@ -66,13 +66,20 @@ _CHECKS: dict[str, set[Reason]] = {
     "repeat": {Reason.NOT_REPEATABLE},
     "gradients": {Reason.SEVERED, Reason.GRADIENT_MISSING, Reason.GRADIENT_VALUE, Reason.GRADIENT_SHAPE,
                   Reason.GRADIENT_RAISED, Reason.GRADIENT_NOT_ACCUMULATED, Reason.GRADIENT_NOT_REPEATABLE,
-                  Reason.GRADIENT_LAYOUT},
+                  Reason.GRADIENT_LAYOUT, Reason.SAVED_TENSOR_CHANGED},
     "patched": {Reason.HARNESS_PATCHED},
     "launches": {Reason.KERNEL_NEVER_RAN},
+    "sought": {Reason.REFERENCE_SOUGHT},
+    "compiled": {Reason.SHARED_MEMORY, Reason.TENSOR_MEMORY, Reason.REGISTERS, Reason.COMPILE_FAILED},
 }
 _MADE = frozenset({"config", "tune", "fresh", "fence", "pad", "poison", "mode", "backward", "tie", "cotangent", "state",
-                   "modes", "work", "hold"})
+                   "modes", "work", "hold", "compile"})
 """Conditions that a script makes, or that change nothing for what it shows; only Assay's own worker makes others."""
+
+
+_EXTENSIONS = "from assay.run import builds, extension_resources\n"
+_NO_EXTENSIONS = ("import shutil\nfrom types import SimpleNamespace\n"
+                  "builds, extension_resources = None, SimpleNamespace(find=shutil.which)\n")
 
 
 class NoScript(InputError):
@@ -144,9 +151,14 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
     if check == "launches" and not emulated:
         raise NoScript("launches are counted where kernels are interpreted", found.id,
                        "`assay replay` without --script shows it")
+    if check == "compiled" and any(mark in source for mark in ("cpp_extension", "load_inline")):
+        raise NoScript("a script compiles the kernels of Triton alone", found.id,
+                       "`assay replay` without --script shows it")
+    compiled = check == "compiled"
+    emulated = emulated and not compiled
     fences = "fence" in conditions
-    fill = fill_of(conditions, emulated=device == "cpu")
-    support = emulated or fences or check == "fresh" or (fill is not None and "empty" in source)
+    fill = None if compiled else fill_of(conditions, emulated=device == "cpu")
+    support = emulated or compiled or fences or check == "fresh" or (fill is not None and "empty" in source)
     inputs_whole = sum(_size(t) for truth in truths for t in truth.inputs) + sum(
         _size(t) for state in states.values() for t in state.values()) <= WRITTEN_BYTES
     if not inputs_whole and any(_size(t) for state in states.values() for t in state.values()) and (
@@ -158,6 +170,7 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
     case: dict[str, Any] = {
         "title": f"{found.id}: {finding.slug} ({finding.gate}): {REASONS[finding.reason]} [{finding.reason.value}]",
         "check": check, "reason": finding.reason.value, "output": shown.output,
+        "compile": conditions.get("compile") if compiled else None,
         "index": None if shown.index is None else list(shown.index),
         "device": device, "target": str(verdict.context.get("target", "sm_90")), "emulated": emulated,
         "support": support, "fences": fences, "fill": fill if support else None, "asked": "fresh" in conditions,
@@ -185,7 +198,7 @@ def _written(found: FindingRecord, verdict: VerdictRecord, bundle: Bundle, check
     harness = resources.files("assay.evidence").joinpath("harness.py.txt").read_text(encoding="utf-8")
     start = harness.index("import argparse")
     body = harness[start:]
-    packed = _packed(emulated=emulated) if support else ""
+    packed = _packed(emulated=emulated or compiled, compiled=compiled) if support else ""
     matching = inspect.getsource(weights).split('"""', 2)[2].replace("from __future__ import annotations\n", "")
     main = body.index('if __name__ == "__main__":')
     pairing = "# Which weights of the candidate are which of the reference's.\n" + matching.strip()
@@ -421,7 +434,7 @@ def _text(source: str) -> str:
     return repr(source)
 
 
-def _packed(*, emulated: bool) -> str:
+def _packed(*, emulated: bool, compiled: bool = False) -> str:
     """The support package, as lines of text."""
     files = {"finding_support/__init__.py": ""}
     home = resources.files("assay.run")
@@ -430,6 +443,10 @@ def _packed(*, emulated: bool) -> str:
         for each in home.joinpath("emulation").iterdir():
             if each.name.endswith(".py"):
                 files[f"finding_support/emulation/{each.name}"] = each.read_text(encoding="utf-8")
+    if compiled:
+        for name in ("occupancy", "compile_only"):
+            text = home.joinpath(f"{name}.py").read_text(encoding="utf-8").replace(_EXTENSIONS, _NO_EXTENSIONS)
+            files[f"finding_support/{name}.py"] = text.replace("assay.run.", "finding_support.")
     data = lzma.compress(repr(dict(sorted(files.items()))).encode(), preset=9)
     text = base64.b85encode(data).decode()
     return "\n".join(text[i:i + 110] for i in range(0, len(text), 110))
