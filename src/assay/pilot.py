@@ -29,7 +29,10 @@ def learn(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
         patience: seconds in which a call is expected to end.
     """
     ctx, records = _cost(ctx, run, session, patience)
-    return _within_resources(ctx, run, session, patience), records
+    if ctx.device == "cpu":
+        return ctx, records
+    ctx, long = within_resources(ctx, run, session, patience)
+    return ctx, records + long
 
 
 def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) -> tuple[Context, list[Record]]:
@@ -84,20 +87,30 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records
 
 
-def _within_resources(ctx: Context, run: Run, session: CandidateSession, patience: float) -> Context:
-    """Learn which sizes a GPU's shared memory or registers are too small for, where reductions are lengthened."""
-    while ctx.device != "cpu" and len(ctx.refused) < TRIALS:
+def within_resources(ctx: Context, run: Run, session: CandidateSession,
+                     patience: float) -> tuple[Context, list[Record]]:
+    """Learn which sizes a GPU's shared memory or registers are too small for, where reductions are lengthened.
+
+    Args:
+        ctx: what is known of the task.
+        run: runs probes.
+        session: of the candidate.
+        patience: seconds in which a call is expected to end.
+
+    Returns: the context with the sizes refused, and the record of the first planned probe at a size that was not.
+    """
+    gate = GATES["accumulation"]
+    while len(ctx.refused) < TRIALS:
         long = lengths(ctx)[1]
-        # the draw of a probe that is planned in any case
-        draw = Draw(seed=ctx.draw_seed("accumulation", "long"))
-        probe = single(GATES["accumulation"], "resources", draw, long.sizes)
+        probe = next((p for p in gate.plan(ctx) if p.sizes == long.sizes), None)
         name = long.name.partition("=")[0]
-        if not long.value or long.value == ctx.refused.get(name):
+        if probe is None or not long.value or long.value == ctx.refused.get(name):
             break
-        if run.one(probe, session, 6 * patience).observation.status != "toolchain":
-            break
+        record = run.one(probe, session, 6 * patience)
+        if record.observation.status != "toolchain":
+            return ctx, [record]
         ctx = replace(ctx, refused={**ctx.refused, name: long.value})
-    return ctx
+    return ctx, []
 
 
 def _first_call(record: Record) -> Record:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assay.contract import Contract
-from assay.gates import Context
+from assay.gates import GATES, Context
 from assay.gates.numeric_plan import lengths
-from assay.run.process import Zygote
+from assay.pilot import within_resources
+from assay.run.candidate import CandidateSession
+from assay.run.lanes import Budget, Run
+from assay.run.process import Limits, Zygote
 from assay.run.reference import ReferenceSession
 from assay.task import load_task
 from assay.vocabulary import EffortTier
@@ -42,3 +46,39 @@ def test_where_every_size_is_refused_it_is_lengthened_less_or_not_at_all(attenti
     less = lengths(replace(attention, refused=dict.fromkeys(names, 2048)))[1]
     assert less.name == "WIDTH=512"
     assert lengths(replace(attention, refused=dict.fromkeys(names, 512)))[1].value == 0, "not worth a probe"
+
+
+NARROW = """
+import torch
+
+class OutOfResources(RuntimeError):
+    pass
+
+class ModelNew(torch.nn.Module):
+    def forward(self, q, k, v):
+        if q.shape[-1] > {most}:
+            raise OutOfResources("shared memory")
+        length = q.shape[-2]
+        scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+        scores = scores.masked_fill(~torch.ones(length, length, dtype=torch.bool).tril(), float("-inf"))
+        return torch.softmax(scores, -1) @ v
+"""
+
+
+@pytest.mark.parametrize(("most", "refused"), [(64, {"WIDTH": 512}), (4096, {})])
+def test_what_a_device_refuses_is_learnt_before_planning(attention: Context, most: int, refused: dict[str, int],
+                                                         zygote: Zygote) -> None:
+    session = CandidateSession(zygote, NARROW.format(most=most), ["ModelNew"], {"device": "cpu", "target": "sm_90"},
+                               Limits())
+    reference = ReferenceSession(zygote, load_task(ATTENTION), {})
+    try:
+        reference.study()
+        run = Run(reference, [session], Budget(time.monotonic() + 120.0), 3)
+        ctx, records = within_resources(attention, run, session, 10.0)
+    finally:
+        session.close()
+        reference.close()
+    assert ctx.refused == refused
+    [record] = records
+    assert record.observation.ran
+    assert record.probe.id in {p.id for p in GATES["accumulation"].plan(ctx)}, "it is not run again"

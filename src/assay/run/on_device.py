@@ -55,6 +55,8 @@ class OnDevice:
         self.tuners: dict[str, int] = {}
         self.kernels: dict[int, Any] = {}
         """Compiled kernels that were launched, by identity."""
+        self._taken: dict[int, tuple[Any, dict[str, Any]]] = {}
+        """What each took, beside the kernel itself: read once, however many probes launch it."""
 
     def reset(self) -> None:
         """Forget the launches."""
@@ -81,19 +83,28 @@ class OnDevice:
         """What each kernel that was launched takes, in the form of the resources gate; nothing where one is unknown."""
         found: list[dict[str, Any]] = []
         for number, kernel in enumerate(list(self.kernels.values())[:100]):
-            metadata, binary = kernel.metadata, kernel.asm.get("cubin")
-            target = getattr(metadata, "target", None)
-            if target is None or target.backend != "cuda" or not isinstance(binary, bytes):
-                return []
-            chip = TARGETS.get(f"sm_{target.arch}")
-            found.append({
-                "occupancy": chip and occupancy(chip, metadata.num_warps, kernel.n_regs, metadata.shared),
-                "kernel": str(metadata.name), "target": f"sm_{target.arch}", "config": "", "constexprs": {},
-                "launch": number, "error": None, "over": None, "shared": int(metadata.shared),
-                "tensor_memory": int(getattr(metadata, "tmem_size", 0) or 0), "warps": int(metadata.num_warps),
-                "registers": int(kernel.n_regs), "spilled": 4 * int(kernel.n_spills),
-                "sha256": hashlib.sha256(binary).hexdigest()})
+            if id(kernel) not in self._taken:
+                if (taken := _taken_by(kernel)) is None:
+                    return []
+                self._taken[id(kernel)] = kernel, taken
+            found.append({**self._taken[id(kernel)][1], "launch": number})
         return found
+
+
+def _taken_by(kernel: Any) -> dict[str, Any] | None:
+    """What a compiled kernel of Triton takes, sizes in bytes; None where it is not of CUDA or has no binary."""
+    metadata, binary = kernel.metadata, kernel.asm.get("cubin")
+    target = getattr(metadata, "target", None)
+    if target is None or target.backend != "cuda" or not isinstance(binary, bytes):
+        return None
+    chip = TARGETS.get(f"sm_{target.arch}")
+    return {
+        "occupancy": chip and occupancy(chip, metadata.num_warps, kernel.n_regs, metadata.shared),
+        "kernel": str(metadata.name), "target": f"sm_{target.arch}", "config": "", "constexprs": {},
+        "error": None, "over": None, "shared": int(metadata.shared),
+        "tensor_memory": int(getattr(metadata, "tmem_size", 0) or 0), "warps": int(metadata.num_warps),
+        "registers": int(kernel.n_regs), "spilled": 4 * int(kernel.n_spills),
+        "sha256": hashlib.sha256(binary).hexdigest()}
 
 
 def install() -> OnDevice:
