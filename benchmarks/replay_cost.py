@@ -6,7 +6,7 @@ import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,24 +152,30 @@ def timed(call: Callable[[], Any], device: str) -> float:
     return clock() - began
 
 
-def cached_truths(device: str) -> list[float]:
-    """Milliseconds of truths that the cache holds, over tasks and draws."""
-    found = []
+def sessions(device: str) -> Iterator[ReferenceSession]:
+    """A session of each task; what they cache is theirs alone and gone afterwards."""
     with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
         zygote.wait_ready()
         for name in CACHED_TASKS:
             task = load_task(pages.examples() / name / "reference.py")
             session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
             try:
-                session.study()
-                for turn in range(2):
-                    for seed in range(CACHED_DRAWS):
-                        began = time.perf_counter()
-                        session.truth({}, None, Draw(seed=seed), seed)
-                        if turn:
-                            found.append(1e3 * (time.perf_counter() - began))
+                yield session
             finally:
                 session.close()
+
+
+def cached_truths(device: str) -> list[float]:
+    """Milliseconds of truths that the cache holds, over tasks and draws."""
+    found = []
+    for session in sessions(device):
+        session.study()
+        for turn in range(2):
+            for seed in range(CACHED_DRAWS):
+                began = time.perf_counter()
+                session.truth({}, None, Draw(seed=seed), seed)
+                if turn:
+                    found.append(1e3 * (time.perf_counter() - began))
     return found
 
 
@@ -177,25 +183,18 @@ def cached_probes(device: str) -> list[float]:
     """Milliseconds that the oracle adds to each probe of a standard plan whose truths the cache holds."""
     found = []
     contract = Contract()
-    with tempfile.TemporaryDirectory() as folder, Zygote() as zygote:
-        zygote.wait_ready()
-        for name in CACHED_TASKS:
-            task = load_task(pages.examples() / name / "reference.py")
-            session = ReferenceSession(zygote, task, device=device, cache=TruthCache(Path(folder) / "t"))
-            try:
-                study = session.study()
-                ctx = Context(study=study, contract=contract, tier=EffortTier.STANDARD, seed=1, device=device,
-                              language="triton", sizes=dict(study.sizes), small=dict(study.small))
-                plan = make_plan(chosen_gates(BATTERY, contract, None), ctx)
-                for turn in range(2):
-                    run = Run(session, [], Budget(float("inf")), 1, random=study.random)
-                    for probe in plan:
-                        began = time.perf_counter()
-                        run.prepare(probe)
-                        if turn:
-                            found.append(1e3 * (time.perf_counter() - began))
-            finally:
-                session.close()
+    for session in sessions(device):
+        study = session.study()
+        ctx = Context(study=study, contract=contract, tier=EffortTier.STANDARD, seed=1, device=device,
+                      language="triton", sizes=dict(study.sizes), small=dict(study.small))
+        plan = make_plan(chosen_gates(BATTERY, contract, None), ctx)
+        for turn in range(2):
+            run = Run(session, [], Budget(float("inf")), 1, random=study.random)
+            for probe in plan:
+                began = time.perf_counter()
+                run.prepare(probe)
+                if turn:
+                    found.append(1e3 * (time.perf_counter() - began))
     return found
 
 

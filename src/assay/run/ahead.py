@@ -90,7 +90,7 @@ class Ahead:
             have = self._kept.setdefault(key, [])
             self._kept.move_to_end(key)
             for each in alike[len(have):]:
-                have.append(_started(each.start(self._zygote)))
+                have.append(_warming(each.start(self._zygote)))
         while sum(map(len, self._kept.values())) > self._limit:
             key, oldest = next(iter(self._kept.items()))
             if oldest:
@@ -111,7 +111,7 @@ class Ahead:
         self.close()
 
 
-def _started(worker: Worker) -> _Started:
+def _warming(worker: Worker) -> _Started:
     """A worker that warms up while others do something else."""
     ready: list[bool] = []
 
