@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -35,21 +36,27 @@ def describe(device: str, target: str) -> dict[str, Any]:
     return found
 
 
+def visible_gpu() -> str:
+    """The GPU at hand, as `CUDA_VISIBLE_DEVICES` names it: a number, or a UUID."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
+
+
 class DeviceState:
     """Clocks and temperature of the GPU at hand, asked for at once and read later, so that nobody waits for them.
 
     Args:
         device: `cpu` or `cuda`; of a CPU nothing is asked.
+        names: what to ask for, by nvidia-smi's names.
     """
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, names: Sequence[str] = STATE) -> None:
+        self._names = names
         self._asked: subprocess.Popen[str] | None = None
         if device == "cpu":
             return
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip() or "0"
         with contextlib.suppress(OSError):
             self._asked = subprocess.Popen(
-                ["nvidia-smi", "-i", visible, f"--query-gpu={','.join(STATE)}", "--format=csv,noheader"],
+                ["nvidia-smi", "-i", visible_gpu(), f"--query-gpu={','.join(names)}", "--format=csv,noheader"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def read(self, patience: float = 1.0) -> dict[str, str]:
@@ -64,7 +71,12 @@ class DeviceState:
             asked.communicate()
             return {}
         parts = [part.strip()[:40] for part in told.partition("\n")[0].split(",")]
-        return dict(zip(STATE, parts, strict=True)) if asked.returncode == 0 and len(parts) == len(STATE) else {}
+        answered = asked.returncode == 0 and len(parts) == len(self._names)
+        return dict(zip(self._names, parts, strict=True)) if answered else {}
+
+    def close(self) -> None:
+        """End the driver's tool where nobody read what it says."""
+        self.read(0.0)
 
 
 def _version(package: str) -> str:

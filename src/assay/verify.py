@@ -134,10 +134,14 @@ def verify_task(task: Task, candidate: Candidate, *, contract: Contract | None =
                 raise InputError(f"no gate `{slug}`", "--only", f"known gates: {', '.join(GATES)}")
     options = replace(options, store=first.usable(options.store))
     clock = _Clock()
-    if zygote is not None:
-        return _verify(task, candidate, contract, options, zygote, references, progress or _quiet, clock)
-    with Zygote() as own:
-        return _verify(task, candidate, contract, options, own, None, progress or _quiet, clock)
+    try:
+        if zygote is not None:
+            return _verify(task, candidate, contract, options, zygote, references, progress or _quiet, clock)
+        with Zygote() as own:
+            return _verify(task, candidate, contract, options, own, None, progress or _quiet, clock)
+    finally:
+        if clock.state is not None:
+            clock.state.close()
 
 
 def _quiet(phase: str, done: int, total: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
+import os
+
+from assay.environment import DeviceState, visible_gpu
 
 QUERY = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
 _SM, _MEMORY = 1, 2
@@ -18,7 +20,7 @@ def clocks() -> dict[str, str]:
 
 
 def _from_library() -> dict[str, str] | None:
-    """What the management library says, which takes no process of its own; None where it is not there."""
+    """What the management library says, which takes no process of its own; None where it says nothing."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         if nvml.nvmlInit_v2() != 0:
@@ -27,7 +29,9 @@ def _from_library() -> dict[str, str] | None:
         return None
     try:
         device = ctypes.c_void_p()
-        if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0:
+        gpu = visible_gpu()
+        if (nvml.nvmlDeviceGetHandleByIndex_v2(int(gpu), ctypes.byref(device)) if gpu.isdecimal()
+                else nvml.nvmlDeviceGetHandleByUUID(os.fsencode(gpu), ctypes.byref(device))) != 0:
             return None
         sm, memory, degrees, milliwatts = (ctypes.c_uint() for _ in range(4))
         reasons = ctypes.c_ulonglong()
@@ -40,7 +44,7 @@ def _from_library() -> dict[str, str] | None:
         )
         told = (f"{sm.value} MHz", f"{memory.value} MHz", str(degrees.value), f"{milliwatts.value / 1000:.2f} W",
                 f"{reasons.value:#018x}")
-        return {name: text for name, text, code in zip(QUERY, told, failed, strict=True) if code == 0}
+        return {name: text for name, text, code in zip(QUERY, told, failed, strict=True) if code == 0} or None
     except AttributeError:
         return None
     finally:
@@ -49,13 +53,7 @@ def _from_library() -> dict[str, str] | None:
 
 def _from_program() -> dict[str, str]:
     """What nvidia-smi says; empty where it says nothing."""
-    try:
-        done = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"],
-                              capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = done.stdout.splitlines()
-    return dict(zip(QUERY, (part.strip()[:40] for part in lines[0].split(",")), strict=False)) if lines else {}
+    return DeviceState("cuda", QUERY).read(20.0)
 
 
 def cache_bytes(device: str) -> int:
