@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.native.kernels import TASK
 
 from assay.contract import Contract
 from assay.contract.model import Resources
@@ -52,16 +53,6 @@ Resource usage:
   GLOBAL:0
  Function _Z11copy_beyondPKfPfi:
   REG:10 STACK:16 SHARED:2048 LOCAL:8 CONSTANT[0]:548 TEXTURE:0 SURFACE:0 SAMPLER:0
-"""
-TASK = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return 2.0 * x
-def get_inputs():
-    return [torch.randn(4, 64)]
-def get_init_inputs():
-    return []
 """
 CANDIDATE = '''
 import torch

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.native.kernels import TASK
 
 from assay.oracle.cache import TruthCache
 from assay.probe.model import Draw, Probe
@@ -20,16 +21,6 @@ from assay.task import parse_candidate, parse_task
 from assay.verify import Options, verify_task
 from assay.vocabulary import Outcome
 
-TASK = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return 2.0 * x
-def get_inputs():
-    return [torch.randn(4, 64)]
-def get_init_inputs():
-    return []
-"""
 CANDIDATE = '''
 import torch
 import triton
