@@ -79,8 +79,7 @@ def among(records: Sequence[Record], trial: Sequence[Record]) -> list[Record]:
 
 
 CLAIMS = {"needs_gpu": Reason.NEEDS_GPU, "toolchain": Reason.TOOLCHAIN, "weights": Reason.WEIGHTS,
-          "machine": Reason.MACHINE,
-          "unavailable": Reason.INTERNAL}
+          "machine": Reason.MACHINE, "unavailable": Reason.INTERNAL}
 """Observations that decide nothing because the candidate's own process says so, or ended and nobody saw why."""
 
 
