@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import secrets
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from assay.bench import BenchOptions, BenchReport
+from assay.bench.cache import TaskCache
 from assay.bench.ceilings import Gauge
-from assay.bench.learned import Shelf
+from assay.bench.learned import Learned
 from assay.bench.machine import cache_bytes
 from assay.bench.making import open_gauge
 from assay.bench.run import Prepared, prepare
@@ -29,6 +28,7 @@ from assay.run.process import Zygote
 from assay.run.references import References
 from assay.task import load_candidate, load_task
 from common import write_result
+from waves import in_waves
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SIZES = {
@@ -62,7 +62,7 @@ def _row(name: str, report: BenchReport) -> dict[str, Any]:
     }
 
 
-class Ring:
+class Loader:
     """Loads kernels and times them.
 
     Args:
@@ -74,7 +74,7 @@ class Ring:
 
     def __init__(self, zygote: Zygote, references: References, gauge: Gauge, options: BenchOptions) -> None:
         self._zygote, self._references, self._gauge, self._options = zygote, references, gauge, options
-        self._shelf = Shelf(len(SIZES))
+        self._tasks = TaskCache[Learned](len(SIZES))
 
     def load(self, name: str) -> Prepared | InputError:
         """A kernel, ready to be timed; or why it cannot be."""
@@ -82,7 +82,7 @@ class Ring:
         try:
             return prepare(load_task(EXAMPLES / name / "reference.py"), load_candidate(EXAMPLES / name / "right.py"),
                            options=dataclasses.replace(self._options, sizes=sizes), zygote=self._zygote,
-                           references=self._references, gauge=self._gauge, shelf=self._shelf)
+                           references=self._references, gauge=self._gauge, tasks=self._tasks)
         except InputError as error:
             return error
 
@@ -123,27 +123,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
     names = [n for n in SIZES if any(part in n for part in options.only.split(","))]
-    rows: list[dict[str, Any]] = []
+    turns = [n for _ in range(options.repeat) for n in names]
     began = time.perf_counter()
     how = BenchOptions(device=options.device, rounds=options.rounds, compiled=options.compiled, pairs=1,
                        inputs_seed=secrets.randbits(31), interpreted=options.device == "cpu", memory=4 << 30,
                        buffers=64 if options.device == "cuda" else 4, seconds=5.0)
+
+    def write(rows: list[dict[str, Any]]) -> None:
+        if not options.only or options.out is not None:
+            write_result("bench-repeat", options.device, _metrics(rows, len(turns), began), rows, out=options.out)
+
     with Zygote() as zygote, References(zygote, limit=len(SIZES)) as references, \
-            open_gauge(zygote, options.device, how) as gauge, ThreadPoolExecutor(options.jobs) as pool:
+            open_gauge(zygote, options.device, how) as gauge:
         gauge.measure(cache_bytes(options.device))
-        ring = Ring(zygote, references, gauge, how)
-        turns = [n for _ in range(options.repeat) for n in names]
-        for start in range(0, len(turns), options.jobs):
-            if time.perf_counter() - began > options.seconds:
-                break
-            some = turns[start:start + options.jobs]
-            # nothing is loaded while something is timed
-            for name, ready in zip(some, list(pool.map(ring.load, some)), strict=True):
-                rows.append(ring.time(name, ready))
-                print(f"{time.perf_counter() - began:6.1f} {json.dumps(rows[-1])}", flush=True)
-                if not options.only or options.out is not None:
-                    write_result("bench-repeat", options.device, _metrics(rows, len(turns), began), rows,
-                                 out=options.out)
+        loader = Loader(zygote, references, gauge, how)
+        rows = in_waves(turns, loader.load, loader.time, write, jobs=options.jobs, seconds=options.seconds, began=began)
         print(gauge.ceilings.model_dump_json() if gauge.ceilings is not None else "no ceilings")
     print(_metrics(rows, len(turns), began))
 

@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from assay.bench import BenchOptions, BenchReport, bench_task
+from assay.bench.cache import TaskCache
 from assay.bench.clocks import Allowance
-from assay.bench.learned import Shelf
-from assay.bench.stable import Stable
+from assay.bench.contender import Contender
+from assay.bench.learned import Learned
 from assay.run.process import Zygote
 from assay.run.references import References
 from assay.task import load_candidate, load_task
 
-TIMING = Path(__file__).resolve().parents[2] / "benchmarks" / "timing"
-TASKS = {"exploits/lower_precision": "product", "twins/lower_precision": "product", "twins/cached_by_address": "linear"}
+ROOT = Path(__file__).resolve().parents[2]
+TIMING = ROOT / "benchmarks" / "timing"
+ROWS, LINEAR = TIMING / "tasks" / "rows.py", TIMING / "tasks" / "linear.py"
+MATMUL = ROOT / "examples" / "matmul" / "reference.py"
+TASKS = {"exploits/lower_precision": MATMUL, "twins/lower_precision": MATMUL, "twins/cached_by_address": LINEAR}
 PATIENT = Allowance(factor=20.0, batch_s=1.0)
 """A busy machine's clocks are no evidence against anyone."""
 
@@ -30,20 +34,20 @@ def references(zygote: Zygote) -> Iterator[References]:
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Shelf:
-    return Shelf()
+def tasks() -> TaskCache[Learned]:
+    return TaskCache()
 
 
 @pytest.fixture
 def timed(zygote: Zygote, references: References) -> Time:
-    def run(name: str, device: str = "cpu", shelf: Shelf | None = None, stable: Stable | None = None,
-            **options: object) -> BenchReport:
+    def run(name: str, device: str = "cpu", tasks: TaskCache[Learned] | None = None,
+            baselines: TaskCache[dict[str, Contender]] | None = None, **options: object) -> BenchReport:
         chosen: dict[str, object] = {"rounds": 3, "compiled": False, "light": False, "buffers": 8, "pairs": 2,
                                      "seed": 5, "interpreted": device == "cpu", "device": device}
         if device == "cpu":
             chosen["allowance"] = PATIENT
-        task = load_task(TIMING / "tasks" / f"{TASKS.get(name, 'rows')}.py")
-        return bench_task(task, load_candidate(TIMING / f"{name}.py"), zygote=zygote, references=references,
-                          shelf=shelf, stable=stable, options=BenchOptions(**{**chosen, **options}))  # type: ignore[arg-type]
+        return bench_task(load_task(TASKS.get(name, ROWS)), load_candidate(TIMING / f"{name}.py"), zygote=zygote,
+                          references=references, tasks=tasks, baselines=baselines,
+                          options=BenchOptions(**{**chosen, **options}))  # type: ignore[arg-type]
 
     return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from assay.run.reference import ReferenceSession
 from assay.task import load_task
 from assay.task.facts import Study
 
-from .conftest import TIMING
+from .conftest import MATMUL, ROWS
 
 CEILINGS = Ceilings(copy_bytes_per_s=1e12, flops={"fp32": 1e13, "tf32": 1e14, "bf16": 4e14}, cache_bytes=0)
 F32 = 4
@@ -79,16 +80,16 @@ def test_convolutions_have_cheaper_ways(window: int, share: float) -> None:
 
 
 def test_the_reference_worker_counts_at_any_size(zygote: Zygote) -> None:
-    session = ReferenceSession(zygote, load_task(TIMING / "tasks" / "product.py"))
+    session = ReferenceSession(zygote, load_task(MATMUL))
     try:
-        assert session.cost({}, 0).operations == 2 * 128 * 160 * 96
-        assert session.cost({"M": 64}, 0).operations == 2 * 64 * 160 * 96
+        assert session.cost({}, 0).operations == 2 * 128 * 192 * 96
+        assert session.cost({"M": 64}, 0).operations == 2 * 64 * 192 * 96
     finally:
         session.close()
 
 
-def study_of(name: str, zygote: Zygote) -> Study:
-    session = ReferenceSession(zygote, load_task(TIMING / "tasks" / f"{name}.py"))
+def study_of(task: Path, zygote: Zygote) -> Study:
+    session = ReferenceSession(zygote, load_task(task))
     try:
         return session.study()
     finally:
@@ -96,7 +97,7 @@ def study_of(name: str, zygote: Zygote) -> Study:
 
 
 def test_the_roofline_is_the_slower_of_moving_and_multiplying(zygote: Zygote) -> None:
-    study = study_of("product", zygote)
+    study = study_of(MATMUL, zygote)
     cost = Cost(inputs=[10**9, 10**9], sure_inputs=[10**9, 10**9], written=10**9, operations=4 * 10**9,
                 sure_operations=3 * 10**9, dtype="float32")
     light = speed_of_light(cost, study, CEILINGS, 0.006, tf32=False)
@@ -111,7 +112,7 @@ def test_the_roofline_is_the_slower_of_moving_and_multiplying(zygote: Zygote) ->
 
 
 def test_only_less_than_the_floor_is_impossible(zygote: Zygote) -> None:
-    study = study_of("product", zygote)
+    study = study_of(MATMUL, zygote)
     cost = Cost(inputs=[10**9, 0], sure_inputs=[10**9, 0], written=10**9, operations=10**12,
                 sure_operations=10**12, dtype="float32")
     light = speed_of_light(cost, study, CEILINGS, 0.01, tf32=False)
@@ -124,4 +125,4 @@ def test_only_less_than_the_floor_is_impossible(zygote: Zygote) -> None:
 def test_what_fits_into_the_cache_need_not_be_written_yet(zygote: Zygote) -> None:
     cost = Cost(inputs=[1000], sure_inputs=[1000], written=10**6, operations=0, sure_operations=0)
     roomy = CEILINGS.model_copy(update={"cache_bytes": 1 << 24})
-    assert speed_of_light(cost, study_of("rows", zygote), roomy, 1.0, tf32=False).floor_s == pytest.approx(1e-9)
+    assert speed_of_light(cost, study_of(ROWS, zygote), roomy, 1.0, tf32=False).floor_s == pytest.approx(1e-9)

@@ -12,14 +12,15 @@ import pytest
 import torch
 
 from assay.bench import BenchOptions, BenchReport, Concern, bench_task
+from assay.bench.cache import TaskCache
 from assay.bench.clocks import Allowance
-from assay.bench.learned import Shelf
+from assay.bench.learned import Learned
 from assay.errors import InputError
 from assay.run.process import Zygote
 from assay.run.references import References
 from assay.task import load_candidate, load_task, parse_candidate, parse_task
 
-from .conftest import TIMING, Time
+from .conftest import ROWS, TIMING, Time
 
 NAMES = sorted(path.stem for path in (TIMING / "exploits").glob("*.py"))
 SEEN_ON_A_CPU = {
@@ -76,7 +77,7 @@ def test_a_candidate_that_raises_or_leaves_is_told_so(zygote: Zygote, references
     endings = {"raise ValueError('no')": Concern.STOPPED, "os._exit(0)": Concern.STOPPED}
     for ending, concern in endings.items():
         source = f"import os\nimport torch\nclass ModelNew(torch.nn.Module):\n  def forward(self, x):\n    {ending}"
-        report = bench_task(load_task(TIMING / "tasks" / "rows.py"), parse_candidate(source), zygote=zygote,
+        report = bench_task(load_task(ROWS), parse_candidate(source), zygote=zygote,
                             references=references, options=BenchOptions(interpreted=True, compiled=False, light=False,
                                                                         buffers=4, pairs=1))
         assert [f.concern for f in report.findings] == [concern]
@@ -108,7 +109,7 @@ def test_a_size_that_the_task_has_not_got_is_refused(timed: Time) -> None:
 
 
 def test_a_random_reference_cannot_be_checked_and_is_refused(zygote: Zygote, references: References) -> None:
-    source = (TIMING / "tasks" / "rows.py").read_text().replace("1.5 * x", "torch.nn.functional.dropout(x, 0.5)")
+    source = ROWS.read_text().replace("1.5 * x", "torch.nn.functional.dropout(x, 0.5)")
     with pytest.raises(InputError, match="random"):
         bench_task(parse_task(source), load_candidate(TIMING / "twins" / "one_buffer.py"), zygote=zygote,
                    references=references, options=BenchOptions(interpreted=True, light=False))
@@ -120,18 +121,18 @@ def test_options_of_a_test_are_not_those_of_a_user() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ON_A_GPU)
-def test_an_exploit_gets_no_speedup_on_a_gpu(name: str, timed: Time, shelf: Shelf) -> None:
+def test_an_exploit_gets_no_speedup_on_a_gpu(name: str, timed: Time, tasks: TaskCache[Learned]) -> None:
     _need_gpu()
-    report = timed(f"exploits/{name}", device="cuda", shelf=shelf, inputs_seed=4, pairs=1, buffers=64, sizes=SIZES)
+    report = timed(f"exploits/{name}", device="cuda", tasks=tasks, inputs_seed=4, pairs=1, buffers=64, sizes=SIZES)
     assert report.findings, "nothing was seen"
     assert report.speedup is None
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ON_A_GPU)
-def test_a_twin_is_timed_on_a_gpu(name: str, timed: Time, shelf: Shelf) -> None:
+def test_a_twin_is_timed_on_a_gpu(name: str, timed: Time, tasks: TaskCache[Learned]) -> None:
     _need_gpu()
-    report = timed(f"twins/{name}", device="cuda", shelf=shelf, inputs_seed=4, pairs=1, buffers=64, sizes=SIZES)
+    report = timed(f"twins/{name}", device="cuda", tasks=tasks, inputs_seed=4, pairs=1, buffers=64, sizes=SIZES)
     assert report.findings == ()
     assert report.speedup is not None
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from assay.bench.cache import TaskCache
 from assay.bench.draws import Known, known_draws
 from assay.bench.options import BenchOptions
 from assay.contract import Contract
@@ -46,38 +45,9 @@ class Learned:
     key: str = ""
 
 
-class Shelf:
-    """Keeps what was learned of the tasks seen last, for many candidates of few tasks. Thread-safe.
-
-    Args:
-        limit: tasks kept, with the truths of their draws in memory.
-    """
-
-    def __init__(self, limit: int = 4) -> None:
-        self._limit, self._lock = limit, threading.Lock()
-        self._kept: OrderedDict[str, Learned] = OrderedDict()
-        self._making: dict[str, threading.Lock] = {}
-
-    def get(self, key: str, make: Callable[[], Learned]) -> Learned:
-        """What is kept under a key, or is made now, by one thread at a time."""
-        with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
-            with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    return self._kept[key]
-            made = make()
-            with self._lock:
-                self._kept[key] = made
-                while len(self._kept) > self._limit:
-                    self._kept.popitem(last=False)
-            return made
-
-
 def learned(task: Task, contract: Contract, options: BenchOptions, device: str, references: References, seed: int,
-            shelf: Shelf | None, enter: Callable[[str], None]) -> Learned:
-    """Study a task and evaluate its reference on new draws, or take that from a shelf.
+            tasks: TaskCache[Learned] | None, enter: Callable[[str], None]) -> Learned:
+    """Study a task and evaluate its reference on new draws, or take what was kept of that.
 
     Args:
         task: the task.
@@ -86,7 +56,7 @@ def learned(task: Task, contract: Contract, options: BenchOptions, device: str, 
         device: `cpu` or `cuda`.
         references: reference workers.
         seed: of the draws.
-        shelf: where it may be kept.
+        tasks: where it may be kept.
         enter: told the phase that begins.
 
     Raises:
@@ -102,7 +72,7 @@ def learned(task: Task, contract: Contract, options: BenchOptions, device: str, 
         except ReferenceFailed as error:
             raise InputError(f"the reference failed: {error}", task.shown, "make it run on its own") from None
 
-    return make() if shelf is None else shelf.get(key, make)
+    return make() if tasks is None else tasks.get(key, make)
 
 
 def _learn(task: Task, contract: Contract, options: BenchOptions, device: str, references: References, seed: int,

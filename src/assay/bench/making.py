@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.bench import ceilings, machine
+from assay.bench.cache import TaskCache
 from assay.bench.contender import Contender
 from assay.bench.learned import Learned
 from assay.bench.options import BenchOptions
@@ -73,6 +74,26 @@ class Maker:
         return CandidateSession(self.zygote, source, names, worker_options(self.device),
                                 Limits(address_space=address_space(self.device)), sandbox=self.options.sandbox,
                                 hide=hide, patience=self.options.patience)
+
+
+def baseline_cache(limit: int = 4) -> TaskCache[dict[str, Contender]]:
+    """Keeps the loaded and warm baselines of the tasks seen last, and makes them anew where one of them ended.
+
+    Several benchmarks may be prepared with it at a time; as always, only one may run.
+
+    Args:
+        limit: sets of baselines kept; of the tasks that are prepared at a time none may be left out.
+    """
+    return TaskCache(limit, usable=_all_usable, close_one=_close_all)
+
+
+def _all_usable(baselines: dict[str, Contender]) -> bool:
+    return all(contender.usable for contender in baselines.values())
+
+
+def _close_all(baselines: dict[str, Contender]) -> None:
+    for contender in baselines.values():
+        contender.close()
 
 
 def worker_options(device: str) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from typing import Any
 
 from assay import seeds
 from assay.bench import ceilings, machine
+from assay.bench.cache import TaskCache
 from assay.bench.contender import Contender
 from assay.bench.judging import baseline_of, clocks_of, findings_of, times_of, why_left_out
-from assay.bench.learned import Learned, Shelf, learned
+from assay.bench.learned import Learned, learned
 from assay.bench.making import Maker, open_gauge
 from assay.bench.model import BenchFinding, BenchReport, Concern, Standing, Steadiness, Times
 from assay.bench.options import BenchOptions, timing_device
 from assay.bench.roofline import impossible, speed_of_light
 from assay.bench.rounds import CANDIDATE, Rounds, buffers_for
 from assay.bench.schedule import Schedule
-from assay.bench.stable import Stable
 from assay.bench.statistics import drift
 from assay.contract import Contract, merge
 from assay.environment import describe as describe_environment
@@ -36,8 +36,8 @@ ROUNDS_LEAST = 3
 def bench_task(task: Task, candidate: Candidate, *, standing: Standing = "unverified",
                verdict: dict[str, Any] | None = None, contract: Contract | None = None,
                options: BenchOptions | None = None, zygote: Zygote, references: References | None = None,
-               shelf: Shelf | None = None, stable: Stable | None = None, gauge: ceilings.Gauge | None = None,
-               progress: Progress | None = None) -> BenchReport:
+               tasks: TaskCache[Learned] | None = None, baselines: TaskCache[dict[str, Contender]] | None = None,
+               gauge: ceilings.Gauge | None = None, progress: Progress | None = None) -> BenchReport:
     """Time a candidate against its reference, eager and compiled.
 
     Args:
@@ -49,8 +49,8 @@ def bench_task(task: Task, candidate: Candidate, *, standing: Standing = "unveri
         options: how to time.
         zygote: a warm parent.
         references: reference workers kept between calls.
-        shelf: keeps what was learned of a task between calls that give the same `inputs_seed`.
-        stable: keeps baselines loaded between such calls.
+        tasks: keeps what was learned of a task between calls that give the same `inputs_seed`.
+        baselines: keeps baselines loaded between such calls.
         gauge: ceilings of this device, kept between calls; None measures them for this call.
         progress: called with (phase, done, total).
 
@@ -58,15 +58,15 @@ def bench_task(task: Task, candidate: Candidate, *, standing: Standing = "unveri
         InputError: the task, the contract or an option is at fault, or there is no GPU.
     """
     with prepare(task, candidate, standing=standing, verdict=verdict, contract=contract, options=options, zygote=zygote,
-                 references=references, shelf=shelf, stable=stable, gauge=gauge, progress=progress) as ready:
+                 references=references, tasks=tasks, baselines=baselines, gauge=gauge, progress=progress) as ready:
         return ready.run()
 
 
 def prepare(task: Task, candidate: Candidate, *, standing: Standing = "unverified",
             verdict: dict[str, Any] | None = None, contract: Contract | None = None,
             options: BenchOptions | None = None, zygote: Zygote, references: References | None = None,
-            shelf: Shelf | None = None, stable: Stable | None = None, gauge: ceilings.Gauge | None = None,
-            progress: Progress | None = None) -> Prepared:
+            tasks: TaskCache[Learned] | None = None, baselines: TaskCache[dict[str, Contender]] | None = None,
+            gauge: ceilings.Gauge | None = None, progress: Progress | None = None) -> Prepared:
     """Everything of a benchmark but its rounds; arguments and errors as `bench_task`.
 
     Several may be prepared at a time. Only one may run at a time, and nothing else beside it.
@@ -81,7 +81,7 @@ def prepare(task: Task, candidate: Candidate, *, standing: Standing = "unverifie
         if references is None:
             references = stack.enter_context(References(zygote))
         facts = learned(task, contract, options, device, references,
-                        drawn.value if options.inputs_seed is None else options.inputs_seed, shelf, phases.enter)
+                        drawn.value if options.inputs_seed is None else options.inputs_seed, tasks, phases.enter)
         buffers = buffers_for(facts.known, options.memory, options.buffers)
         tf32 = contract.numerics.matmul == "tf32"
         maker = Maker(task, candidate, options, device, zygote, facts, buffers, tf32)
@@ -90,16 +90,16 @@ def prepare(task: Task, candidate: Candidate, *, standing: Standing = "unverifie
         if gauge is None and options.light:
             gauge = stack.enter_context(open_gauge(zygote, device, options))
         phases.enter("load")
-        if stable is None:
+        if baselines is None:
             for contender in others.values():
                 stack.callback(contender.close)
         with ThreadPoolExecutor(3) as pool:
             cache = machine.cache_bytes(device)
             jobs: list[Future[Any]] = [pool.submit(_measure, gauge, cache), pool.submit(maker.load, {CANDIDATE: own})]
-            if stable is None:
+            if baselines is None:
                 jobs.append(pool.submit(maker.load, others))
             else:
-                others = stable.get(maker.key, lambda: maker.load(others))
+                others = baselines.get(maker.key, lambda: maker.load(others))
             for job in jobs:
                 job.result()
         contenders = {CANDIDATE: own, **others}

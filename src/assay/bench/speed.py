@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from assay.bench.cache import TaskCache
 from assay.bench.ceilings import Gauge
-from assay.bench.learned import Shelf
-from assay.bench.making import open_gauge
+from assay.bench.learned import Learned
+from assay.bench.making import baseline_cache, open_gauge
 from assay.bench.model import BenchReport
 from assay.bench.options import BenchOptions, timing_device
 from assay.bench.run import bench_task
-from assay.bench.stable import Stable
 from assay.contract import Contract
 from assay.errors import InputError
 from assay.report.model import Report
@@ -47,7 +47,7 @@ class BenchSpeed:
         self._references: References | None = None
         self._gauge: Gauge | None = None
         # inputs of a task are evaluated once, and nobody else knows them
-        self._shelf, self._stable = Shelf(limit=16), Stable(limit=4)
+        self._tasks, self._baselines = TaskCache[Learned](limit=16), baseline_cache(limit=4)
         self._inputs = secrets.randbits(31)
         self.last: BenchReport | None = None
 
@@ -60,7 +60,7 @@ class BenchSpeed:
         with self._lock:
             if self._zygote is None:
                 self._zygote = self._stack.enter_context(Zygote())
-                self._stack.callback(self._stable.close)
+                self._stack.callback(self._baselines.close)
                 self._references = self._stack.enter_context(References(self._zygote))
                 if self.options.light:
                     self._gauge = self._stack.enter_context(open_gauge(self._zygote, self._device, self.options))
@@ -68,7 +68,7 @@ class BenchSpeed:
                 self.last = bench_task(
                     task, candidate, standing="contract", verdict=verdict, contract=Contract.from_data(report.contract),
                     options=replace(self.options, inputs_seed=self._inputs), zygote=self._zygote,
-                    references=self._references, shelf=self._shelf, stable=self._stable, gauge=self._gauge)
+                    references=self._references, tasks=self._tasks, baselines=self._baselines, gauge=self._gauge)
             except InputError:
                 # what cannot be timed is right all the same
                 return None
