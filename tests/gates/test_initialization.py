@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from assay.gates.initialization import Initialization
 from assay.run import ways
 from assay.run.instruments import SETTLED, fill_of
 from assay.run.poison import FreshMemory
@@ -132,6 +133,32 @@ def test_a_candidate_that_does_not_repeat_itself_is_undecided(judge):
     seen = judge("initialization", REFERENCE, source)
     assert (seen.outcome, seen.findings) == ("inconclusive", [])
     assert "not_repeatable" in seen.gate.undecided
+
+
+def test_a_candidate_that_repeats_itself_only_now_and_then_is_undecided(judge):
+    # two calls in three agree: one repetition would often say that it is steady
+    source = """
+    import os
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            return torch.relu(x).sum(dim=1) + float(os.urandom(1)[0] % 3 == 0)
+    """
+    for _ in range(3):
+        seen = judge("initialization", REFERENCE, source, beside=("repeatability",), tier="standard")
+        assert (seen.outcome, seen.findings) == ("inconclusive", [])
+
+
+def test_without_a_control_a_difference_decides_nothing(judge, monkeypatch):
+    """Whoever never saw the candidate repeat itself cannot say that a difference came from memory."""
+    source = candidate("tl.store(y_ptr + row, total, mask=total > 0)")
+    assert judge("initialization", REFERENCE, source).outcome == "fail"
+    planned = Initialization.plan
+    monkeypatch.setattr(
+        Initialization, "plan", lambda gate, ctx: [p for p in planned(gate, ctx) if p.kind != "control"]
+    )
+    seen = judge("initialization", REFERENCE, source)
+    assert (seen.outcome, seen.findings, set(seen.gate.undecided)) == ("inconclusive", [], {"budget"})
 
 
 def test_what_is_read_from_fresh_memory_is_the_same_every_time(judge):

@@ -228,9 +228,10 @@ def test_a_dead_warm_parent_is_a_clear_error() -> None:
         own._process.wait()
         with pytest.raises(RuntimeError, match="warm parent of the workers is gone"):
             own.spawn("candidate")
-        death = load(worker, "class ModelNew: pass")
-        assert isinstance(death, Death)
-        assert death.kind == "guardian_lost"
+        # the signal that ends what the warm parent left reaches its workers a little later
+        assert until(lambda: isinstance(load(worker, "class ModelNew: pass"), Death))
+        assert worker.death is not None
+        assert worker.death.kind == "guardian_lost"
         assert not own.alive
 
 

@@ -9,7 +9,7 @@ from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import first_difference, same_bits, shown
 from assay.gates.steadiness import explained_by_rounding, repeats
 from assay.probe import sizes, values
-from assay.probe.model import Draw, Probe
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, CallResult, Record
 from assay.report.model import Finding
 from assay.vocabulary import EffortTier, Reason, Tier
@@ -17,6 +17,8 @@ from assay.vocabulary import EffortTier, Reason, Tier
 FILLS = ("ff", "3f")
 """Bytes of fresh memory: NaN, and 0.7479 in float32 (0.0005 in float64, 0.747 in bfloat16)."""
 DRAWS = {EffortTier.QUICK: 2, EffortTier.STANDARD: 5, EffortTier.DEEP: 24}
+CONTROLS = 4
+"""Calls of the control: one that varies with the time of day agrees with itself now and then, seldom so often."""
 _TELLING = (
     "all_negative",
     "zero_rows",
@@ -45,9 +47,10 @@ class Initialization:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """Pairs of probes that differ only in what fresh memory holds, and one repetition as control."""
+        """Pairs of probes that differ only in what fresh memory holds, and one with several calls as control."""
         draw = Draw(seed=ctx.draw_seed(self.slug))
-        probes = [self._probe(f"control@{FILLS[0]}", "control", draw, ctx.small, FILLS[0])]
+        control = self._probe(f"control@{FILLS[0]}", "control", draw, ctx.small, FILLS[0])
+        probes = [control.model_copy(update={"calls": (Call(),) * (1 if ctx.study.stateful else CONTROLS)})]
         groups: list[tuple[str, Draw, dict[str, int]]] = [("draw", draw, ctx.small)]
         groups += [
             (name, Draw(seed=ctx.draw_seed(self.slug, name), variant=name), ctx.small)
@@ -90,9 +93,8 @@ class Initialization:
         for record in own(self, records):
             pairs.setdefault(record.probe.kind, []).append(record)
         control = [*pairs.pop("control", []), *pairs.get("draw", [])[:1]]
-        restless = len(control) == 2 and all(r.observation.ran for r in control) and _differs(*control) is not None
-        again = [r for r in records if r.probe.kind in ("padding", "repeat", "stream")]
-        steady = not restless and repeats(ctx, again)
+        again = [r for r in records if r.probe.kind in ("control", "padding", "repeat", "stream")]
+        steady = _agree(control) is not False and repeats(ctx, again)
         # where bits are not promised, a pair is judged by its tolerance instead
         if not steady and ctx.contract.determinism == "bitwise":
             for pair in pairs.values():
@@ -100,6 +102,11 @@ class Initialization:
             return verdict
         for pair in pairs.values():
             self._pair(ctx, pair, verdict)
+        if verdict.findings and _agree(control) is None:
+            # nobody saw whether it repeats itself
+            why = next(filter(None, map(undecided_reason, control)), Reason.BUDGET)
+            verdict.undecided[why] += verdict.decided
+            verdict.decided, verdict.findings = 0, []
         verdict.findings = distinct(verdict.findings)
         self._reads(checked, verdict)
         return verdict
@@ -162,6 +169,16 @@ class Initialization:
                 probe=pair[1].probe.id,
             )
         )
+
+
+def _agree(control: Sequence[Record]) -> bool | None:
+    """Whether the control and the probe that it repeats ended the same way; None when one of them was not seen."""
+    ended = [r.observation for r in control if r.observation.ran or r.observation.status in FAULTS]
+    if len(ended) != 2:
+        return None
+    if all(o.ran for o in ended):
+        return _differs(*control) is None
+    return not any(o.ran for o in ended)
 
 
 def _fill(record: Record) -> str:
