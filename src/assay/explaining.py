@@ -3,6 +3,8 @@
 A truth carries that only where a probe was planned with it, because it costs several evaluations of the reference.
 Of other probes it is asked once they went wrong, so that what is right in a lower precision is told from what is
 wrong in another way. One answer that explains nothing is enough: a gate that finds a candidate wrong needs no more.
+Once a mode of operands accounts for a result, the candidate is known to compute in it, and then owes what a contract
+that declares the mode would ask for: what it does to results of an exponential, say, cannot be predicted closely.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from assay.gates.attribution import accounted_for, wrong_values
+from assay.gates.attribution import accounted_for, mode_shown, wrong_values
 from assay.gates.numbers import compare_record
 from assay.probe.record import Record
 
@@ -30,16 +32,18 @@ def names_intrinsics(source: str) -> bool:
     return INTRINSICS.search(source) is not None
 
 
-def with_modes(records: Sequence[Record], ask: Callable[[Record], Record], spare: Callable[[], bool]) -> list[Record]:
+def with_modes(records: Sequence[Record], ask: Callable[[Record, str | None], Record],
+               spare: Callable[[], bool]) -> list[Record]:
     """The records, with modes in the truths of those that are wrong by values and may be right in a lower precision.
 
     Args:
         records: of a plan.
-        ask: gives a record's truths their modes.
+        ask: gives a record's truths their modes, or of one that is settled how much it grants.
         spare: whether there is time for another.
     """
     found = list(records)
     closed: set[str] = set()
+    settled: str | None = None
     for place, record in enumerate(found):
         gate = record.probe.gate
         if gate not in ASKED or gate in closed or record.probe.kind in PLAIN or not record.comparable:
@@ -52,7 +56,9 @@ def with_modes(records: Sequence[Record], ask: Callable[[Record], Record], spare
         }) or not spare():
             closed.add(gate)
             continue
-        found[place] = asked = ask(record)
-        if not accounted_for(asked, compare_record(asked)):
+        found[place] = asked = ask(record, settled)
+        if accounted_for(asked, compared):
+            settled = settled or mode_shown(asked)
+        else:
             closed.add(gate)
     return found

@@ -145,7 +145,7 @@ def oracle_report(
                 f"its sizes: {', '.join(study.native()) or 'none'}",
             )
         at = dict(study.sizes if sizes is None else sizes)
-        truth = session.truth(at, dtype, Draw(seed=seed, variant=variant), seed, modes=True)
+        truth = session.truth(at, dtype, Draw(seed=seed, variant=variant), seed, modes="few")
     except ReferenceFailed as error:
         raise InputError(
             f"the reference could not be run: {error}", task.shown, "make it run on its own"

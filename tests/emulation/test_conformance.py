@@ -13,7 +13,6 @@ HERE = Path(__file__).parent
 
 # Relative error allowed where the GPU approximates or adds in another order, by case.
 APPROXIMATE = {
-    r"approximate-dot-float32-tf32.*": None,
     r"approximate-dot-float16-ieee-fp16": 2e-3,
     r"approximate-dot.*": 5e-5,
     r"approximate-sum-float16": 1e-2,

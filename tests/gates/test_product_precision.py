@@ -112,8 +112,127 @@ def test_half_precision_products_with_float32_accumulation_pass_in_a_half_task(j
     assert (seen.outcome, seen.findings) == ("pass", [])
 
 
-def test_a_request_for_tf32_stays_undecided_under_emulation(judge):
-    seen = judge("accumulation", REFERENCE, matmul(step="tl.dot(a, b, acc)"), tier="standard")
-    assert (seen.outcome, seen.findings) == ("pass", [])
-    assert seen.gate.undecided == {"emulation": 1}
-    assert "asks for tf32" in seen.gate.note
+PLAIN = "tl.dot(a, b, acc)"
+ASKING = [PLAIN, 'tl.dot(a, b, acc, input_precision="tf32")', "tl.dot(a, b, acc, allow_tf32=True)"]
+FULL = ['tl.dot(a, b, acc, input_precision="tf32x3")', "tl.dot(a, b, acc, allow_tf32=False)"]
+
+
+@pytest.mark.parametrize("step", ASKING)
+def test_a_product_in_tf32_is_a_divergence_as_on_a_gpu(judge, step):
+    seen = judge("accumulation", REFERENCE, matmul(step=step), beside=("values", "shapes"), tier="standard")
+    assert seen.reasons == {"precision_tf32"}
+    assert "TF32" in seen.gate.note
+    assert "ieee" in seen.gate.note
+    # nowhere is it called wrong: a TF32 that was not asked for is right, in less precision
+    assert {f.tier.value for f in seen.report.findings} == {"divergence"}
+
+
+@pytest.mark.parametrize("step", FULL)
+def test_a_product_in_full_precision_passes(judge, step):
+    seen = judge("accumulation", REFERENCE, matmul(step=step), beside=("values",), tier="standard")
+    assert (seen.outcome, seen.report.findings) == ("pass", ())
+
+
+def test_a_product_in_tf32_passes_where_the_contract_says_so(judge):
+    seen = judge(
+        "accumulation",
+        REFERENCE,
+        matmul(step=PLAIN),
+        beside=("values", "shapes", "order_sensitive"),
+        tier="standard",
+        contract={"numerics": {"matmul": "tf32"}},
+    )
+    assert (seen.outcome, seen.report.findings) == ("pass", ())
+
+
+def test_what_a_half_task_multiplies_has_nothing_to_do_with_tf32(judge):
+    reference = REFERENCE.replace("(M, K)", "(M, K).half()").replace("(K, N)", "(K, N).half()")
+    seen = judge("accumulation", reference, matmul(step=PLAIN), beside=("values",), tier="standard")
+    assert (seen.outcome, seen.report.findings) == ("pass", ())
+
+
+ATTENTION = """
+class Model(nn.Module):
+    def forward(self, q, k, v):
+        scores = torch.matmul(q, k.transpose(-2, -1)) * q.shape[-1] ** -0.5
+        return torch.matmul(torch.softmax(scores, dim=-1), v)
+
+HEADS = 2
+LENGTH = 80
+WIDTH = 32
+
+def get_inputs():
+    return [torch.randn(HEADS, LENGTH, WIDTH) for _ in range(3)]
+
+def get_init_inputs():
+    return []
+"""
+FLASH = """
+@triton.jit
+def attention_kernel(q_ptr, k_ptr, v_ptr, o_ptr, length, width, scale,
+                     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr):
+    head = tl.program_id(1).to(tl.int64) * length * width
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    lanes = tl.arange(0, BN)
+    dims = tl.arange(0, BD)
+    places = rows[:, None] * width + dims[None, :]
+    inside = (rows[:, None] < length) & (dims[None, :] < width)
+    q = tl.load(q_ptr + head + places, mask=inside, other=0.0)
+    peak = tl.full((BM,), float("-inf"), tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, BD), tl.float32)
+    for start in range(0, length, BN):
+        keys = start + lanes
+        at = keys[:, None] * width + dims[None, :]
+        known = (keys[:, None] < length) & (dims[None, :] < width)
+        k = tl.load(k_ptr + head + at, mask=known, other=0.0)
+        v = tl.load(v_ptr + head + at, mask=known, other=0.0)
+        scores = tl.where(keys[None, :] < length, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+        higher = tl.maximum(peak, tl.max(scores, 1))
+        p = tl.exp(scores - higher[:, None])
+        before = tl.exp(peak - higher)
+        total = total * before + tl.sum(p, 1)
+        acc = acc * before[:, None] + tl.dot(p, v)
+        peak = higher
+    tl.store(o_ptr + head + places, FACTOR * acc / total[:, None], mask=inside)
+
+class ModelNew(nn.Module):
+    def forward(self, q, k, v):
+        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+        heads, length, width = q.shape
+        out = torch.empty_like(q)
+        if out.numel():
+            attention_kernel[(triton.cdiv(length, 32), heads)](
+                q, k, v, out, length, width, width ** -0.5, BM=32, BN=32,
+                BD=max(16, triton.next_power_of_2(width)))
+        return out
+"""
+
+
+def flash(factor="1.0"):
+    return FLASH.replace("FACTOR", factor)
+
+
+def test_an_attention_in_tf32_is_nowhere_called_wrong(judge):
+    seen = judge("accumulation", ATTENTION, flash(), beside=("values", "dtypes"), tier="standard")
+    assert {(f.reason.value, f.tier.value) for f in seen.report.findings} == {("precision_tf32", "divergence")}
+    assert {f.slug for f in seen.report.findings} == {"accumulation", "values", "dtypes"}
+
+
+def test_an_attention_in_tf32_passes_where_the_contract_says_so(judge):
+    seen = judge(
+        "values",
+        ATTENTION,
+        flash(),
+        beside=("accumulation", "dtypes"),
+        tier="standard",
+        contract={"numerics": {"matmul": "tf32"}},
+    )
+    assert (seen.outcome, seen.report.findings) == ("pass", ())
+
+
+def test_a_fault_of_the_size_of_tf32_in_an_attention_in_tf32_is_wrong(judge):
+    # near the error that TF32 makes, but the same factor everywhere
+    seen = judge("values", ATTENTION, flash("1.001"), beside=("dtypes",), tier="standard")
+    assert "value" in seen.reasons
+    assert {f.tier.value for f in seen.findings if f.reason.value == "value"} == {"wrong"}

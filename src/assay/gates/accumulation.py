@@ -20,8 +20,6 @@ ONE_SIGN = ("all_positive", "log_filled", "filled")
 """Long sums that do not cancel."""
 EXACT = ("small_integers", "powers_of_two")
 """Terms whose partial sums are all representable: linear operators owe every bit."""
-FULL = ("ieee", "tf32x3", "bf16x3", "bf16x6", "none", "")
-"""Input precisions of `tl.dot` that keep float32 operands, or nearly."""
 
 
 class Accumulation:
@@ -120,8 +118,7 @@ class Accumulation:
         explained = next(((s, mode) for s, mode in known if mode is not None), None)
         for record, wrong in held:
             self._settle(record, wrong, explained, mine, verdict)
-        _precision_of_products(ctx, mine, verdict)
-        verdict.note = "; ".join(filter(None, (_bits(mine), _unidentified(seen), verdict.note))) or None
+        verdict.note = "; ".join(filter(None, (_bits(mine), _asked(mine, verdict), _unidentified(seen)))) or None
         # the fewest right bits first: they show that a narrow accumulator is no mere divergence
         verdict.findings.sort(key=lambda f: f.detail.get("effective_bits", 0.0))
         verdict.findings = distinct(verdict.findings)
@@ -189,25 +186,17 @@ def _right_on(kinds: Sequence[str], record: Record, mine: Sequence[Record]) -> b
     return any(right(r, declared=True) is True for r in same if r.probe.kind in kinds)
 
 
-def _precision_of_products(ctx: Context, mine: Sequence[Record], verdict: Verdict) -> None:
-    """Note float32 products that ask for TF32 where the emulated machine computes them in full."""
-    if ctx.device != "cpu" or ctx.contract.numerics.matmul == "tf32":
-        return
-    asked = sorted(
-        {
-            str(precision)
-            for r in mine
-            for launch in r.observation.facts.get("launches", [])
-            for operands, precision, _ in launch.get("dots", [])
-            if operands in ("fp32", "float32") and precision not in FULL
-        }
+def _asked(mine: Sequence[Record], verdict: Verdict) -> str:
+    """What emulated launches say of products whose TF32 was found, for whoever does not know Triton's default."""
+    if all(f.reason is not Reason.PRECISION_TF32 for f in verdict.findings):
+        return ""
+    launches = [launch for r in mine for launch in r.observation.facts.get("launches", [])]
+    asked = any(
+        operands in ("fp32", "float32") and precision == "tf32"
+        for launch in launches
+        for operands, precision, _ in launch.get("dots", [])
     )
-    if asked:
-        verdict.undecided[Reason.EMULATION] += 1
-        verdict.note = (
-            f"tl.dot on float32 asks for {', '.join(asked)}, which this machine computes in full: "
-            "the clause against TF32 is undecided here"
-        )
+    return 'tl.dot multiplies float32 in TF32 unless input_precision="ieee" is asked for' if asked else ""
 
 
 def _bits(mine: Sequence[Record]) -> str:

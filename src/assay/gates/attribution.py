@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -9,7 +10,7 @@ import torch
 
 from assay import oracle
 from assay.gates.base import Gate
-from assay.gates.numbers import Compared, finding
+from assay.gates.numbers import Compared, compare_record, finding
 from assay.oracle import Evaluation, Fingerprint
 from assay.probe.record import Record
 from assay.report.model import Finding
@@ -58,7 +59,12 @@ def fingerprint_of(record: Record, call: int = 0) -> Fingerprint | None:
         seconds=0.0,
         arithmetic=truth.arithmetic,
     )
-    return oracle.attribute(evaluation, truth.modes, [o.tensor for o in outputs])
+    seen = oracle.attribute(evaluation, truth.modes, [o.tensor for o in outputs])
+    settled = record.settled
+    if settled is None or settled in seen.accounted or seen.ratios.get(settled, math.inf) > 1.0:
+        return seen
+    # what it computes in is known: it owes what a contract that declares that mode would ask for
+    return dataclasses.replace(seen, accounted=(*seen.accounted, settled))
 
 
 def effective_bits(compared: Compared) -> float:
@@ -130,8 +136,11 @@ def explanation(seen: Fingerprint, compared: Sequence[Compared]) -> str | None:
     return None
 
 
-def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str) -> Finding:
-    """The finding as the mode that explains it: a divergence, or wrong where next to no bit is right."""
+def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str, settled: bool = False) -> Finding:
+    """The finding as the mode that explains it: a divergence, or wrong where next to no bit is right.
+
+    Where other results have settled the mode, bits that it costs an ill-conditioned result are no fault beside it.
+    """
     bits = effective_bits(compared)
     detail = {
         **found.detail,
@@ -145,8 +154,17 @@ def attributed(found: Finding, compared: Compared, seen: Fingerprint, mode: str)
         detail["also"] = others
     if mode in seen.correlation:
         detail["correlation"] = round(seen.correlation[mode], 3)
-    tier = Tier.DIVERGENCE if bits >= PLAINLY_WRONG_BITS else Tier.WRONG
+    tier = Tier.DIVERGENCE if settled or bits >= PLAINLY_WRONG_BITS else Tier.WRONG
     return found.model_copy(update={"reason": MODE_REASON[mode], "tier": tier, "detail": detail})
+
+
+def mode_shown(record: Record) -> str | None:
+    """The mode whose prediction of rounded operands accounts for all that is wrong in a record; None without."""
+    found: set[str] = set()
+    for call in dict.fromkeys(c.call for c in compare_record(record) if not c.result.ok):
+        seen = fingerprint_of(record, call)
+        found.add(next(iter(seen.accounted), "") if seen is not None else "")
+    return next(iter(found)) or None if len(found) == 1 else None
 
 
 def numeric_findings(gate: Gate, record: Record, compared: Sequence[Compared],
@@ -162,7 +180,8 @@ def numeric_findings(gate: Gate, record: Record, compared: Sequence[Compared],
         mode = accounting(seen, own) if seen is not None else None
         for c in wrong:
             plain = with_bits(finding(gate, record, c, tier), c)
-            found.append(plain if seen is None or mode is None else attributed(plain, c, seen, mode))
+            found.append(plain if seen is None or mode is None else attributed(
+                plain, c, seen, mode, mode == record.settled))
     return found
 
 

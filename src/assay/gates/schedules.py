@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from assay.gates.attribution import accounted_for, numeric_findings
 from assay.gates.base import Context, Verdict, distinct, fault_finding, own, undecided_reason
-from assay.gates.numbers import compare_call, compare_record, decides, finding
+from assay.gates.numbers import compare_record, decides
 from assay.probe import sizes
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Record
@@ -111,13 +111,10 @@ class Schedules:
         return [f.model_copy(update={"detail": {**f.detail, **detail}}) for f in found]
 
     def _tuned(self, record: Record) -> list[Finding]:
-        found = []
-        for number in range(len(record.observation.calls)):
-            for compared in compare_call(record, number):
-                if not compared.result.ok:
-                    one = finding(self, record, compared)
-                    found.append(one.model_copy(update={"reason": Reason.DEPENDS_ON_HISTORY}))
-        return found
+        found = numeric_findings(self, record, compare_record(record))
+        # what less precision accounts for has no need of a history
+        return [f.model_copy(update={"reason": Reason.DEPENDS_ON_HISTORY}) if f.tier is Tier.WRONG else f
+                for f in found]
 
 
 def _right(record: Record) -> bool:

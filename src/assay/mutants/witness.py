@@ -197,12 +197,10 @@ def serve() -> None:
     import torch
 
     torch.set_num_threads(1)
-    from assay.mutants import tf32
     from assay.mutants.experiments import Laboratory
     from assay.run import emulation
 
     device = emulation.install()
-    tf32.install()
     known: dict[str, Laboratory] = {}
     with tempfile.TemporaryDirectory() as folder:
         load_file = _load_file(folder)

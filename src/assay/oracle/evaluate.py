@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from assay.oracle.replay import Replay
 from assay.oracle.stacks import NeedsSerial
 from assay.oracle.summation import grid_step
 from assay.oracle.surface import Surface
-from assay.oracle.truth import LAMBDA, POOLED, ErrorText, Evaluation
+from assay.oracle.truth import LAMBDA, POOLED, ErrorText, Evaluation, difference
 
 RUNS = 12
 """Perturbed runs per evaluation."""
@@ -33,6 +34,8 @@ WIDE_RUNS = 10
 """Runs at the full width of the tolerance, made only where the reference compares or rounds to integers."""
 WIDE = 1.0 + POOLED
 """That width in units of λ times the spread."""
+PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "convolution_backward"}
+"""Operators whose operands a mode may round."""
 MEMORY = 2 << 30
 """Bytes that the stacks of one pass may take, estimated from inputs, parameters and outputs."""
 FP64_GAIN = 2.0**13
@@ -144,11 +147,15 @@ def truths(
             leaves = [undecided_truth(value, arithmetic, lam) for value in native]
             seconds = time.perf_counter() - start
             return Evaluation(leaves, None, ("replay",), {}, False, seconds, arithmetic, _text(error))
+        shifts = _truncated(call, dtype, arithmetic, seed, first, exact) if runs else {}
     leaves = []
     for i, (value, leaf) in enumerate(zip(native, exact, strict=True)):
         amplified = None if wide is None else wide[i]
         exactly = grid and not first.inexact and runs > 0
-        leaves.append(leaf_truth(value, leaf, deviations[i], amplified, arithmetic, lam, exactly))
+        truth = leaf_truth(value, leaf, deviations[i], amplified, arithmetic, lam, exactly)
+        if i in shifts:
+            truth = dataclasses.replace(truth, spread=truth.spread + shifts[i].abs() / lam)
+        leaves.append(truth)
     return Evaluation(
         leaves=leaves,
         raised=None,
@@ -158,6 +165,26 @@ def truths(
         seconds=time.perf_counter() - start,
         arithmetic=arithmetic,
     )
+
+
+def _truncated(
+    call: Call, dtype: torch.dtype, arithmetic: Arithmetic, seed: int, first: Replay, exact: list[ExactLeaf]
+) -> dict[int, torch.Tensor]:
+    """By leaf, what TF32 moves where operands are cut off rather than rounded, as tensor cores do.
+
+    Every operand then errs towards zero, so that where an exponential follows, as in attention, errors do not average
+    out as independent ones would.
+    """
+    if arithmetic.product_operands != "tf32" or not PRODUCTS & set(first.ops):
+        return {}
+    replay = Replay(arithmetic, runs=0, seed=seed, task_dtype=dtype, rounded="tf32 truncated")
+    try:
+        with same_random_stream():
+            moved = call(replay)
+    except (Exception, NeedsSerial):
+        return {}
+    found = {i: difference(value, leaf.value) for i, (value, leaf) in enumerate(zip(moved, exact, strict=True))}
+    return {i: shift for i, shift in found.items() if shift is not None}
 
 
 def _memory(native: list[Any]) -> int:

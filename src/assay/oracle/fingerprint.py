@@ -14,8 +14,8 @@ import torch
 
 from assay.oracle.arithmetic import Arithmetic
 from assay.oracle.compare import compare
-from assay.oracle.evaluate import evaluate
-from assay.oracle.modes import PRODUCTS, ModeTruth, alternatives, products_in
+from assay.oracle.evaluate import PRODUCTS, evaluate
+from assay.oracle.modes import LeafMode, ModeTruth, alternatives, products_in
 from assay.oracle.reference import Reference
 from assay.oracle.truth import POOLED, Evaluation, LeafTruth
 
@@ -23,6 +23,8 @@ MATCH = 0.8
 """Correlation of residual and prediction from which a mode counts as recognised."""
 ACCOUNTED = 0.99
 """The same where rounding has to be all that is wrong: later operands that round another way take less."""
+LEFT = 0.2
+"""Root mean square that may then be left of a residual, relative to the residual's own."""
 UNLIKE = 0.2
 """Correlation below which a residual does not follow a mode's prediction even in part."""
 TYPICAL = 1.0 / 3.0
@@ -59,7 +61,7 @@ class Fingerprint:
     accounted: tuple[str, ...] = ()
     """Modes whose prediction, taken away from the residual, leaves nothing that the declared arithmetic does not
     grant. Where the reference makes several products, whose later operands depend on the roundings of earlier
-    ones: modes that grant the residual, which follows their prediction, and whose rest does not follow the result."""
+    ones: modes that leave little of a residual, which they grant, and which does not follow the result."""
 
 
 def attribute(
@@ -93,8 +95,7 @@ def attribute(
             assert leaf is not None
             use = _usable(truth)
             level = leaf.spread + POOLED * leaf.pooled
-            tolerance = truth.lam * level + truth.unit * truth.magnitude + truth.floor
-            worst = max(worst, _largest((residual.abs() / tolerance)[use]))
+            worst = max(worst, _largest((residual.abs() / _granted(truth, leaf))[use]))
             squares += float((residual / level.clamp(min=truth.floor))[use].square().sum())
             signal = leaf.shifts[0].abs() if leaf.shifts else leaf.spread
             visible = max(visible, _largest((signal / truth.tolerance)[use]))
@@ -131,11 +132,11 @@ def attribute(
     else:
         best, recognised, also = None, False, ()
     bits = _bits(evaluation, pairs)
-    accounted = tuple(m.mode for m in modes if _accounts(evaluation, m, every, ratios.get(m.mode, math.inf)))
+    accounted = tuple(m.mode for m in modes if _accounts(evaluation, m, every))
     return Fingerprint(best, recognised, also, ratios, correlation, bits, identifiable, accounted)
 
 
-def _accounts(evaluation: Evaluation, mode: ModeTruth, pairs: Sequence[_Pair], ratio: float) -> bool:
+def _accounts(evaluation: Evaluation, mode: ModeTruth, pairs: Sequence[_Pair]) -> bool:
     """Whether one way of rounding that the mode predicts accounts for the residual on every leaf."""
     leaves = [(pair, leaf) for pair in pairs if (leaf := mode.leaves[pair[0]]) is not None]
     several = products_in(evaluation.ops) > 1
@@ -149,10 +150,23 @@ def _accounts(evaluation: Evaluation, mode: ModeTruth, pairs: Sequence[_Pair], r
             return True
         predicted = [leaf.shifts[way] for _, leaf in leaves]
         follows = _correlation([pair for pair, _ in leaves], predicted) >= ACCOUNTED
-        rounding = several and follows and ratio <= 1.0 and not any(t.exact for (_, t, _), _ in leaves)
+        if not several or not follows or any(t.exact for (_, t, _), _ in leaves):
+            continue
+        granted = all(
+            _largest((rest.abs() / _granted(truth, leaf))[_usable(truth)]) <= 1.0
+            for ((_, truth, _), leaf), (_, _, rest) in zip(leaves, rests, strict=True)
+        )
+        # as many times the prediction would follow it too
+        rounding = granted and _power(rests) <= LEFT**2 * _power([pair for pair, _ in leaves])
         if rounding and abs(_correlation(rests, [truth.y for (_, truth, _), _ in leaves])) <= STRUCTURED:
             return True
     return False
+
+
+def _granted(truth: LeafTruth, leaf: LeafMode) -> torch.Tensor:
+    """Error that a mode's arithmetic may leave of each element: no less than the declared one, of fewer runs or not."""
+    coarser = truth.lam * (leaf.spread + POOLED * leaf.pooled) + truth.unit * truth.magnitude + truth.floor
+    return torch.maximum(coarser, truth.tolerance)
 
 
 def _within(truth: LeafTruth, residual: torch.Tensor, rest: torch.Tensor, declared: Arithmetic) -> bool:
@@ -174,13 +188,24 @@ def _correlation(pairs: Sequence[_Pair], predictions: Sequence[torch.Tensor]) ->
         use = _usable(truth)
         if predicted.is_complex():
             predicted = torch.view_as_real(predicted.resolve_conj())
-        # No single large element decides.
-        weight = (1.0 / (truth.spread + truth.pooled + truth.floor).square()).expand(residual.shape)[use]
+        weight = _weight(truth, residual)[use]
         r, p = residual[use], predicted[use]
         dots += float((r * p * weight).sum())
         squares += float((r.square() * weight).sum())
         powers += float((p.square() * weight).sum())
     return dots / math.sqrt(squares * powers) if squares > 0.0 and powers > 0.0 else 0.0
+
+
+def _weight(truth: LeafTruth, residual: torch.Tensor) -> torch.Tensor:
+    """By which elements count, so that no single large one decides; shape of the residual."""
+    return (1.0 / (truth.spread + truth.pooled + truth.floor).square()).expand(residual.shape)
+
+
+def _power(pairs: Sequence[_Pair]) -> float:
+    """Weighted sum of the squares of residuals over all leaves."""
+    return sum(
+        float((residual.square() * _weight(truth, residual))[_usable(truth)].sum()) for _, truth, residual in pairs
+    )
 
 
 def _usable(truth: LeafTruth) -> torch.Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from assay.oracle.arithmetic import UNIT, Arithmetic, arithmetic_for, is_real_or_complex, round_to
-from assay.oracle.evaluate import evaluate, replaying
+from assay.oracle.evaluate import PRODUCTS, evaluate, replaying
 from assay.oracle.reference import (
     Reference,
     copied_inputs,
@@ -24,14 +24,13 @@ from assay.oracle.reference import (
 )
 from assay.oracle.replay import Replay
 from assay.oracle.stacks import NeedsSerial
+from assay.oracle.truth import difference
 
 MODE_RUNS = 6
 """Perturbed runs per mode."""
-PRODUCTS = {"mm", "bmm", "mv", "dot", "vdot", "convolution", "_convolution", "convolution_backward"}
-"""Operators whose operands a mode may round."""
 TILES = (0, 16, 32, 64, 128)
 """Keys that a fused attention may take at a time, 0 for all of them."""
-MOST_WAYS = 3 + 2 * len(TILES)
+MOST_WAYS = 3 + 4 * len(TILES)
 """Ways in which one mode may round."""
 FEW_ELEMENTS = 1 << 20
 """Outputs up to which the ways of a fused attention are told apart."""
@@ -105,17 +104,18 @@ def modes_below(declared: Arithmetic, approximate: bool = False) -> dict[str, Ar
     return found
 
 
-def _ways(name: str, several: bool, fused: bool) -> list[tuple[str, bool, int | None]]:
+def _ways(name: str, several: bool, attention: bool, thorough: bool) -> list[tuple[str, bool, int | None]]:
     """Format, whether only computed operands take it, and keys at a time in attention, of each way to round."""
     if name.endswith("_accumulate") or name == "fast_math":
         return []
     found: list[tuple[str, bool, int | None]] = [(name, False, None)]
     if several:
         found.append((name, True, None))
-    if name == "tf32":
-        found.append(("tf32 truncated", False, None))
-    if fused:
-        found += [(name, computed, tile) for tile in TILES for computed in (False, True)]
+    formats = [name, "tf32 truncated"] if name == "tf32" else [name]
+    found += [(truncated, False, None) for truncated in formats[1:]]
+    if attention:
+        tried = formats if thorough else formats[:1]
+        found += [(way, computed, tile) for way in tried for tile in TILES for computed in (False, True)]
     return found
 
 
@@ -133,12 +133,15 @@ def alternatives(
     runs: int = MODE_RUNS,
     seed: int = 7,
     approximate: bool = False,
+    thorough: bool = True,
+    only: str | None = None,
 ) -> list[ModeTruth]:
     """What each mode coarser than `arithmetic` would do, for `attribute`. Same arguments as `evaluate`.
 
     `approximate` is for candidates that name approximate intrinsics, which predict no error: that a fault is as
-    small as theirs says nothing of a kernel without them. A mode that rounds operands of products acts on the
-    inputs instead where the reference has no product.
+    small as theirs says nothing of a kernel without them. Without `thorough`, few of the ways in which a fused
+    attention may round are tried. `only` one mode: how much it grants, and no prediction. A mode that rounds
+    operands of products acts on the inputs instead where the reference has no product.
     A mode whose evaluation fails is left out.
     """
     values = (list(inputs), dict(kwargs or {}))
@@ -173,22 +176,26 @@ def alternatives(
         return []
     has_products = bool(PRODUCTS & set(exact.ops))
     several = products_in(exact.ops) > 1
-    fused = "scaled_dot_product_attention" in exact.ops and sum(
+    fused = "scaled_dot_product_attention" in exact.ops
+    written_out = several and "_softmax" in exact.ops
+    attention = (fused or (thorough and written_out)) and sum(
         t.numel() for t in y if isinstance(t, torch.Tensor)) <= FEW_ELEMENTS
     for name, mode in modes_below(declared, approximate).items():
-        if name == "tf32" and not has_products:
+        if (name == "tf32" and not has_products) or only not in (None, name):
             continue
         evaluation = evaluate(module, inputs, kwargs, arithmetic=mode, runs=runs, seed=seed)
         if evaluation.raised is not None or evaluation.replay_error is not None:
             continue
         shifts: list[list[torch.Tensor]] = [[] for _ in y]
-        for way, computed, tile in _ways(name, several, fused):
+        ways = _ways(name, several, attention, thorough)
+        # where the reference has no product, the spread of a mode is its prediction
+        for way, computed, tile in ways if only is None else ways[: not has_products]:
             try:
                 _, moved = plain(mode, way if has_products else None, None if has_products else way, computed, tile)
             except (Exception, NeedsSerial):
                 continue
             for own, a, b in zip(shifts, moved, y, strict=True):
-                shift = _difference(a, b)
+                shift = difference(a, b)
                 if shift is not None:
                     own.append(shift)
         leaves: list[LeafMode | None] = []
@@ -211,12 +218,3 @@ def _rounded(value: Any, name: str) -> Any:
     if isinstance(value, torch.Tensor) and is_real_or_complex(value.dtype):
         return round_to(value, name)
     return value
-
-
-def _difference(moved: Any, y: Any) -> torch.Tensor | None:
-    if not isinstance(y, torch.Tensor) or not is_real_or_complex(y.dtype) or moved.shape != y.shape:
-        return None
-    shift = moved - y
-    if shift.is_complex():
-        shift = torch.view_as_real(shift.resolve_conj())
-    return torch.nan_to_num(shift, nan=0.0, posinf=0.0, neginf=0.0)

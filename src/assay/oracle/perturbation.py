@@ -228,7 +228,7 @@ class Perturbed(Stacks):
         """`t` as a product sees it under the declared arithmetic."""
         if self.rounded is not None:
             plain = not is_real_or_complex(t.dtype) or storage_key(t) in self._given
-            return t if plain else round_to(t, self.rounded)
+            return t if plain else self._really_rounded(t, self.rounded)
         name = self.arithmetic.product_operands
         narrow = self.autocast or self.coarse
         if narrow is not None and (name is None or UNIT[name] < UNIT[narrow]):
@@ -239,6 +239,14 @@ class Perturbed(Stacks):
         if found is not None and found.stored == name:
             return t
         return self.rounding(t, name)
+
+    def _really_rounded(self, t: torch.Tensor, name: str) -> torch.Tensor:
+        """`t` rounded to a format; where a fused kernel divides by something only later, before that."""
+        found = self.table.get(storage_key(t))
+        if found is None or found.tiled is None:
+            return round_to(t, name)
+        factor = found.tiled.as_strided(t.size(), t.stride(), t.storage_offset())
+        return round_to(t / factor, name) * factor
 
     def keep_exact(self, given: Iterable[Any]) -> None:
         """Round no operand that is one of these tensors, or a view of one, where `rounded` names a format."""

@@ -23,7 +23,11 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     name = replay.note(func)
     x: torch.Tensor = args[0]
     if x.numel() == 0 or not replay.runs + replay.serial:
-        return func(x, args[1], False)
+        out = func(x, args[1], False)
+        tile = replay.attention_tile
+        if tile is not None and name == "_softmax" and x.numel() and args[1] % max(1, x.dim()) == x.dim() - 1:
+            replay.record(out).tiled = _later(x, tile or x.shape[-1])
+        return out
     if x.dim() == 0:
         # 1, or 0: exact for any number
         return func(x, args[1], False)
@@ -41,6 +45,21 @@ def _softmax(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str,
     if name == "_log_softmax":
         return _logarithm(replay, x, dim, argument, peak, (weights / total, total.log()), inner, row)
     return _weights(replay, x, dim, weights / total, inner.sqrt_(), row.sqrt_())
+
+
+def _later(x: torch.Tensor, tile: int) -> torch.Tensor:
+    """By what a fused attention multiplies the exponentials of `x` (..., S) after it has rounded them.
+
+    It shifts the exponentials of so many keys at a time by the largest score so far; what that differs from the
+    largest of all, and the sum, come in later.
+    """
+    keys = torch.arange(x.shape[-1], device=x.device) // tile
+    last = torch.minimum((keys + 1) * tile, torch.tensor(x.shape[-1], device=x.device)) - 1
+    so_far = x.cummax(-1).values[..., last]
+    final = x.amax(-1, keepdim=True)
+    factor = torch.exp(so_far - final) / torch.exp(x - final).sum(-1, keepdim=True)
+    # before the first key that takes part, and in rows that hold NaN, nothing is rounded another way
+    return torch.where(torch.isfinite(factor) & (factor > 0.0), factor, 1.0).contiguous()
 
 
 def _weights(

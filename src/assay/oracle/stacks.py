@@ -56,7 +56,7 @@ class Pending:
 class Record:
     """What the replay knows of one storage."""
 
-    __slots__ = ("entries", "nominal", "pending", "ranking", "ref", "stack", "stored", "unrounded")
+    __slots__ = ("entries", "nominal", "pending", "ranking", "ref", "stack", "stored", "tiled", "unrounded")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.ref: Any = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
@@ -67,6 +67,7 @@ class Record:
         self.stored: str | None = None
         self.entries: torch.Tensor | None = None
         self.pending: Pending | None = None
+        self.tiled: torch.Tensor | None = None
 
 
 def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from assay.oracle.arithmetic import Arithmetic
+from assay.oracle.arithmetic import Arithmetic, is_real_or_complex
 
 LAMBDA = 4.0
 """Factor from the standard deviation of honest error to its tolerance; one number for all operators."""
@@ -234,6 +234,18 @@ def all_finite(x: torch.Tensor) -> bool:
     """Whether no element of real `x` is NaN or infinite."""
     # NaN and infinity survive a sum, which is one pass; the converse fails only where the sum overflows
     return math.isfinite(float(x.sum())) or bool(torch.isfinite(x).all())
+
+
+def difference(moved: Any, y: Any) -> torch.Tensor | None:
+    """What a run moved of a floating result, as real pairs of a complex one; None of anything else."""
+    if not isinstance(y, torch.Tensor) or not is_real_or_complex(y.dtype):
+        return None
+    if not isinstance(moved, torch.Tensor) or moved.shape != y.shape:
+        return None
+    shift = moved - y
+    if shift.is_complex():
+        shift = torch.view_as_real(shift.resolve_conj())
+    return torch.nan_to_num(shift, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def finite_or_zero(x: torch.Tensor) -> torch.Tensor:

@@ -204,6 +204,8 @@ class Record:
     probe: Probe
     truths: tuple[Truth, ...]
     observation: Observation
+    settled: str | None = None
+    """Lower mode of operands in which the candidate computes, as another record of it has shown."""
 
     @property
     def comparable(self) -> bool:

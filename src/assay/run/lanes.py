@@ -107,32 +107,35 @@ class Run:
         finally:
             self.oracle_seconds += time.monotonic() - began
 
-    def with_modes(self, record: Record) -> Record:
-        """An answered record with what coarser arithmetic would leave in its truths; as it is where none is had."""
+    def with_modes(self, record: Record, settled: str | None) -> Record:
+        """An answered record with what coarser arithmetic would leave in its truths; as it is where none is had.
+
+        Of a mode that is settled only how much it grants.
+        """
         used = {call.draw for call in record.probe.calls[: len(record.observation.calls)]}
         try:
             truths = tuple(
-                self._truth(record.probe, i, modes=True) if i in used else truth
+                self._truth(record.probe, i, modes=settled or "all") if i in used else truth
                 for i, truth in enumerate(record.truths))
         except (ReferenceFailed, InputError):
             return record
-        return Record(record.probe, truths, record.observation) if all(t.ok for t in truths) else record
+        return Record(record.probe, truths, record.observation, settled) if all(t.ok for t in truths) else record
 
-    def _truth(self, probe: Probe, index: int, modes: bool = False) -> Truth:
+    def _truth(self, probe: Probe, index: int, modes: str = "") -> Truth:
         draw = probe.draws[index]
         call_seed = _call_seed(self.seed, "reference", draw.seed)
         parameters = probe.parameters if draw.parameters is None else draw.parameters
         key = f"{sorted(probe.sizes.items())}/{probe.dtype}/{draw.model_dump_json()}/{parameters}/{_cotangent(probe)}"
         backward = _backward(probe)
         key += f"/{sorted(backward.items())}"
-        modes = modes or "modes:1" in probe.conditions
-        key += "/modes" if modes else ""
+        modes = modes or ("few" if "modes:1" in probe.conditions else "")
+        key += f"/modes:{modes}"
         buffers = next((c.removeprefix("state:") for c in probe.conditions if c.startswith("state:")), "")
         key += f"/{buffers}"
         if key not in self.truth_cache:
             truth = self.reference.truth(probe.sizes, probe.dtype, draw, call_seed,
                                          parameters=parameters, grad=_cotangent(probe), modes=modes,
-                                         approximate=modes and self.approximate,
+                                         approximate=bool(modes) and self.approximate,
                                          buffers=tuple(buffers.split(",")) if buffers else (),
                                          backward=backward)
             if len(self.truth_cache) > 8:

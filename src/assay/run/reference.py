@@ -152,12 +152,13 @@ class ReferenceSession:
         return self._weights[key]
 
     def truth(self, sizes: dict[str, int], dtype: str | None, draw: Draw, call_seed: int, *,
-              parameters: int = 0, grad: str = "", modes: bool = False, approximate: bool = False,
+              parameters: int = 0, grad: str = "", modes: str = "", approximate: bool = False,
               buffers: tuple[str, ...] = (), backward: dict[str, Any] | None = None) -> Truth:
         """The reference on one draw; never raises for what the reference does there.
 
-        With `grad`, a kind of cotangent, also the gradients. With `modes`, also what each arithmetic coarser
-        than the declared one would do, `approximate` intrinsics among them. With `buffers`, the outputs are a list
+        With `grad`, a kind of cotangent, also the gradients. With `modes`, also what arithmetic coarser than the
+        declared one would do, `approximate` intrinsics among it: `few` or `all` ways of rounding, or the name of one
+        mode for how much it grants alone. With `buffers`, the outputs are a list
         of the reference's own and the named buffers as the call leaves them. `backward` says what else of the probe
         shapes the gradients: `steps` (see `assay.probe.backward`), `tie` (two inputs that are one tensor), `eval` (the
         mode), `follow` (`train` or `second`, see `assay.run.training`).

@@ -51,7 +51,8 @@ def truth(state: State, header: dict[str, Any]) -> tuple[dict[str, Any], list[me
     )
     if evaluation.raised is not None:
         return {"raised": f"{evaluation.raised.type}: {evaluation.raised.message}"[:1000], "inputs": packed}, chunks
-    if header.get("modes"):
+    asked = str(header.get("modes") or "")
+    if asked in ("few", "all"):
         shares = oracle.contributions(model, list(fed.args), dict(fed.kwargs), arithmetic=evaluation.arithmetic)
         evaluation = oracle.with_dominant(evaluation, shares)
     try:
@@ -75,8 +76,7 @@ def truth(state: State, header: dict[str, Any]) -> tuple[dict[str, Any], list[me
     parts_of = [leaf.to_parts()[1] for leaf in leaves]
     flat = [t for parts in parts_of for t in parts.values()]
     modes = []
-    for mode in _modes(model, fed, evaluation.arithmetic, kept, bool(header.get("approximate"))) \
-            if header.get("modes") else []:
+    for mode in _modes(model, fed, evaluation.arithmetic, kept, asked, bool(header.get("approximate"))):
         meta, parts = mode.to_parts()
         modes.append([meta, list(parts)])
         flat += parts.values()
@@ -154,11 +154,14 @@ def _arithmetic(dtype: torch.dtype, numerics: dict[str, Any]) -> Any:
     return dataclasses.replace(oracle.arithmetic_for(dtype, **rest), **own)
 
 
-def _modes(model: Any, fed: Any, declared: Any, kept: list[int], approximate: bool) -> list[Any]:
-    """What each arithmetic coarser than the declared one would do to the outputs that are tensors."""
+def _modes(model: Any, fed: Any, declared: Any, kept: list[int], asked: str, approximate: bool) -> list[Any]:
+    """What arithmetic coarser than the declared one would do to the outputs that are tensors."""
     from assay import oracle
 
-    found = oracle.alternatives(model, list(fed.args), dict(fed.kwargs), arithmetic=declared, approximate=approximate)
+    if not asked:
+        return []
+    found = oracle.alternatives(model, list(fed.args), dict(fed.kwargs), arithmetic=declared, approximate=approximate,
+                                thorough=asked == "all", only=None if asked in ("few", "all") else asked)
     return [dataclasses.replace(mode, leaves=[mode.leaves[i] for i in kept]) for mode in found]
 
 

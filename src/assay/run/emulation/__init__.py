@@ -122,6 +122,7 @@ def install(target: str = DEFAULT_TARGET) -> Emulation:
     interpreter.interpreter_semantic = machine.semantic
     # The bulk copy engine of sm_90 reads descriptors from memory; before it they are plain arithmetic.
     machine.builder.descriptors_in_memory = chosen.capability >= (9, 0)
+    machine.builder.tf32 = chosen.capability >= (8, 0)
     machine.builder.codegen_fns["min_dot_size"] = min_dot_size(GPUTarget("cuda", chosen.arch, 32))
     machine.semantic.map_scalars = lambda function, args, pack: map_scalars(machine, function, args, pack)
     kernel = kernel_class(machine)

@@ -14,7 +14,16 @@ from triton.runtime import _allocation, interpreter
 
 from . import libdevice
 from .errors import NeedsGpu
-from .formats import Array, converter, flush_subnormals, from_fp32, is_packed, numpy_dtype, to_fp32
+from .formats import (
+    Array,
+    converter,
+    flush_subnormals,
+    from_fp32,
+    is_packed,
+    numpy_dtype,
+    to_fp32,
+    truncated_to_tf32,
+)
 from .memory import Memory, view_at
 from .microscaling import scaled
 from .native import matmul, on_torch
@@ -32,6 +41,8 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.memory = memory
         self.dots: Counter[tuple[str, str]] = Counter()
         """Matrix products by operand type and input precision asked for."""
+        self.tf32 = True
+        """Whether the device multiplies float32 in TF32 where a product asks for it."""
         self.descriptors_in_memory = False
         """Whether a descriptor made inside a kernel needs memory from the candidate's allocator."""
         object.__setattr__(
@@ -171,10 +182,11 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         """``a @ b + d`` with operands exact in the accumulator's type.
 
         A half-precision accumulator is rounded after every 16 products, as the matrix
-        instructions do. TF32 and its kin are not applied (see `LIMITS`).
+        instructions do. For TF32 they leave the last 13 bits of float32 operands out.
         """
         name = a.dtype.scalar.name
-        self.dots[(name, str(input_precision).rpartition(".")[2].lower())] += 1
+        precision = str(input_precision).rpartition(".")[2].lower()
+        self.dots[(name, precision)] += 1
         result = d.dtype.scalar
         if result.is_int():
             # Products of 8-bit integers are far from the 53 bits that float64 holds exactly.
@@ -183,6 +195,8 @@ class Builder(interpreter.InterpreterBuilder):  # type: ignore[misc]
         if name == "fp64":
             return Handle(matmul(a.data, b.data) + d.data, result)
         x, y = to_fp32(a.data, name), to_fp32(b.data, name)
+        if name == "fp32" and precision == "tf32" and self.tf32:
+            x, y = truncated_to_tf32(x), truncated_to_tf32(y)
         if not result.is_fp16():
             wide = matmul(x, y)
             return Handle((wide + d.data).astype(d.data.dtype), result)

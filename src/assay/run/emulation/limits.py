@@ -1,9 +1,9 @@
 """What emulation cannot decide: a finding that rests on one of these is inconclusive."""
 
 LIMITS: dict[str, str] = {
-    "tf32": (
-        "tl.dot on float32 computes in full float32 whatever input_precision or allow_tf32 says; on a GPU "
-        "the default is TF32. Each launch records the precision asked for."
+    "split_products": (
+        "tl.dot on float32 with tf32x3, bf16x3 or bf16x6 computes in full float32; on a GPU it adds up products of "
+        "parts of the operands, of which bf16x3 keeps 16 bits."
     ),
     "approximate_math": (
         "tl.exp, tl.log, tl.sin, division and their kin are rounded correctly or nearly so; the GPU's "
