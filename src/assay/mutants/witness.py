@@ -11,6 +11,7 @@ import json
 import math
 import os
 import queue
+import resource
 import select
 import signal
 import subprocess
@@ -26,7 +27,11 @@ from typing import Any
 from assay.mutants.model import Mutant
 
 SECONDS = 40.0
-"""How long a mutant may take; one that takes longer, where the right kernel needed a few, hangs."""
+"""Processor time that a mutant may take at least; one that takes more hangs."""
+TIMES = 8.0
+"""Times the processor time of making the experiments, the right kernel's runs among it, that it may take as well."""
+BUSY = 4.0
+"""Wall-clock time for a second of processor time, on a machine that does other things too."""
 COMPILED = frozenset({"oversized_block", "oversized_tiles"})
 """Operators whose faults show when a kernel is compiled."""
 
@@ -202,6 +207,7 @@ def serve() -> None:
 
     device = emulation.install()
     known: dict[str, Laboratory] = {}
+    limit = 0
     with tempfile.TemporaryDirectory() as folder:
         load_file = _load_file(folder)
         for line in sys.stdin:
@@ -210,30 +216,34 @@ def serve() -> None:
             try:
                 if key not in known:
                     known.clear()
+                    began = time.process_time()
                     known[key] = Laboratory(request["reference"], request["kernel"], load_file)
-                answer = _tried(known[key], request, load_file, device)
+                    limit = math.ceil(max(SECONDS, TIMES * (time.process_time() - began)))
+                answer = _tried(known[key], request, load_file, device, limit)
             except Exception as error:
                 answer = {"problem": f"{type(error).__name__}: {error}"[:300]}
             output.write(json.dumps(answer) + "\n")
             output.flush()
 
 
-def _tried(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], Any], device: Any) -> dict[str, Any]:
+def _tried(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], Any], device: Any,
+           limit: int) -> dict[str, Any]:
     """The answer of a child; one that ends without an answer, or answers too late, has to do so twice.
 
     A machine that is short of memory or time ends children too, and that is no difference.
     """
-    first = _forked(lab, request, load_file, device)
+    first = _forked(lab, request, load_file, device, limit)
     if first.get("how") not in ("exit", "hang"):
         return first
-    again = _forked(lab, request, load_file, device)
+    again = _forked(lab, request, load_file, device, limit)
     if again.get("how") == "exit" and again.get("signal") == signal.SIGKILL:
         return {"problem": "ended by SIGKILL, which no mutant sends"}
     return again
 
 
-def _forked(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], Any], device: Any) -> dict[str, Any]:
-    """The answer of a child that tries the mutant; how it ended where it gave none."""
+def _forked(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], Any], device: Any,
+            limit: int) -> dict[str, Any]:
+    """The answer of a child that tries the mutant within so much processor time; how it ended where it gave none."""
     if not lab.experiments:
         return {"problem": "no experiment on which the right kernel is right"}
     reading, writing = os.pipe()
@@ -241,15 +251,16 @@ def _forked(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], A
     if pid == 0:
         os.close(reading)
         try:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
             _child(lab, request, load_file, device, writing)
         finally:
             os._exit(7)
     os.close(writing)
     try:
-        ready, _, _ = select.select([reading], [], [], SECONDS)
+        ready, _, _ = select.select([reading], [], [], BUSY * limit)
         if not ready:
             os.kill(pid, signal.SIGKILL)
-            return {"how": "hang", "where": f"{SECONDS:g} s"}
+            return {"problem": f"no answer in {BUSY * limit:g} s"}
         text = b""
         while part := os.read(reading, 65536):
             text += part
@@ -259,6 +270,8 @@ def _forked(lab: Any, request: dict[str, Any], load_file: Callable[[str, str], A
         _, ended = os.waitpid(pid, 0)
         pid = 0
         by = os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else None
+        if by == signal.SIGXCPU:
+            return {"how": "hang", "where": f"{limit} s"}
         return {"how": "exit", "where": "ended without an answer", "signal": by}
     finally:
         os.close(reading)
