@@ -32,7 +32,8 @@ def write_result(name: str, device: str, metrics: dict[str, float], rows: list[d
         "name": name, "device": gpu or f"{platform.machine()} CPU, {_cores()} cores", "driver": driver,
         "python": platform.python_version(), "torch": _version("torch"), "triton": _version("triton"),
         "commit": _commit(), "date": date.today().isoformat(),
-        "command": "python " + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), "metrics": metrics, "rows": rows,
+        "command": "python " + " ".join([Path(sys.argv[0]).name, *_settings(sys.argv[1:])]), "metrics": metrics,
+        "rows": rows,
     }
     path = out or result_path(name, device)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +46,12 @@ def result_path(name: str, device: str) -> Path:
     gpu = _gpu()[0] if device == "cuda" else None
     short = (gpu or "cpu").lower().replace("nvidia ", "").replace(" ", "-")
     return RESULTS / f"{name}.{short}.json"
+
+
+def _settings(arguments: list[str]) -> list[str]:
+    """The arguments without `--out` and its value: where a result lay first says nothing of it."""
+    after = ["", *arguments]
+    return [a for before, a in zip(after, arguments, strict=False) if "--out" not in (before, a.partition("=")[0])]
 
 
 def _cores() -> int:

@@ -7,7 +7,9 @@ a faulty candidate before each. A good report is equal when label, outcomes, cov
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -86,8 +88,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--faulty", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="judge nothing further after this long")
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
+    until = time.monotonic() + given.seconds
     options = Options(device="cuda", tier=EffortTier.QUICK, seed=5)
     pairs = {name: load_pair(CORPUS / name / "reference.py", CORPUS / name / "kernel.py") for name in GOOD}
     task = pairs["relu"][0]
@@ -105,7 +109,8 @@ def main() -> None:
         jobs.append(Job(f"{at:02}/good/{name}", *pairs[name], options=options))
     began = time.perf_counter()
     with Pool(given.jobs) as pool:
-        for done in pool.run(jobs, ahead=2 * given.jobs):
+        # what has been begun by then is waited for
+        for done in pool.run(itertools.takewhile(lambda _: time.monotonic() < until, jobs), ahead=given.jobs):
             name = done.job.id.split("/")[2:]
             row: dict[str, Any] = {"name": done.job.id, "seconds": done.seconds, "tries": done.tries}
             if isinstance(done.report, Report):
