@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from assay.gates import Context, Gate, Verdict, sanitized
+from assay.gates import Context, Gate, Verdict, repeatability, sanitized
 from assay.gates.base import NEED_ONE_RESULT, SILENT
 from assay.gates.numbers import closest
 from assay.illustration import fingerprints, illustrated
@@ -22,8 +22,9 @@ from assay.report.model import (
 )
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
-APART = frozenset({"compile", sanitized.KIND})
-"""Kinds of probes that bring no outputs: only the gate that planned them can make something of them."""
+APART = frozenset({"compile", sanitized.KIND, repeatability.ORDER})
+"""Kinds of probes that only the gate that planned them can make something of: they bring no outputs, or those of a run
+in another order than anyone else's."""
 
 
 def visible(gate: Gate, records: Sequence[Record]) -> list[Record]:

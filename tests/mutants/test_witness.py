@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay import corpus
-from assay.mutants import FaultKind, Mutant
+from assay.mutants import FaultKind, Mutant, mutants_of
 from assay.mutants.witness import Answer, find
 
 
@@ -67,6 +67,16 @@ def test_less_precision_is_a_difference_and_another_order_is_none() -> None:
     assert half.how == "value"
     assert half.ratio > 10
     assert not order.witnessed
+
+
+def test_an_update_that_another_program_undoes_is_found_in_another_order() -> None:
+    entry = corpus.entry("atomic_row_sum")
+    made = [m for m in mutants_of("atomic_row_sum", entry.kernel, most=2) if m.operator == "lost_update"]
+    (found,) = answers(*((entry.reference, entry.kernel, m) for m in made))
+    assert found.how == "race"
+    assert "tl.load(out_ptr + row) + (tl.sum(x, axis=0))" in found.mutant.source
+    (same,) = answers(mutant("atomic_row_sum", "axis=0", "axis=-1"))
+    assert not same.witnessed
 
 
 @pytest.mark.slow

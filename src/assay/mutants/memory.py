@@ -114,6 +114,15 @@ def atomic_to_store(source: Source) -> Iterator[Edit]:
         yield source.replace(call.func, "tl.store")
 
 
+def lost_update(source: Source) -> Iterator[Edit]:
+    """A load, a sum and a store where several programs add: one of them undoes what another did in between."""
+    for call in source.kernel_calls("atomic_add"):
+        masks = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "mask")]
+        pointer, value = (source.of(argument) for argument in call.args[:2])
+        mask = f", mask={source.of(masks[0])}" if masks else ""
+        yield source.replace(call, f"tl.store({pointer}, tl.load({pointer}{mask}) + ({value}){mask})")
+
+
 def launches_swapped(source: Source) -> Iterator[Edit]:
     """Two kernels launched in the wrong order, the second without waiting for what the first writes."""
     for function in source.host:
@@ -205,6 +214,7 @@ OPERATORS = (
     Operator("unwritten_tail", M, "a grid one block short", unwritten_tail),
     Operator("cdiv_to_floor", FaultKind.SEMANTIC, "blocks counted by rounding down", cdiv_to_floor),
     Operator("shifted_address", M, "an address one element further", shifted_address),
+    Operator("lost_update", M, "an addition that other programs may undo", lost_update),
     Operator("atomic_to_store", M, "a plain store where several programs add", atomic_to_store),
     Operator("launches_swapped", M, "two kernels launched in the wrong order", launches_swapped),
     Operator("drop_contiguous", M, "strides ignored", drop_contiguous),

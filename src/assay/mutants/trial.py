@@ -21,6 +21,7 @@ from assay.mutants.experiments import (
     set_weights,
     widened,
 )
+from assay.run.emulation.orders import ORDERS
 
 REPEATS = 4
 
@@ -50,7 +51,7 @@ def search(lab: Laboratory, mutant: Any, emulation: Any, gradients: bool) -> Wit
         emulation: the emulated device of this process.
         gradients: whether the kernel has a backward pass of its own.
     """
-    for trial in (_single, _repeated, _changed_weights, _fresh_memory, _configurations):
+    for trial in (_single, _repeated, _orders, _changed_weights, _fresh_memory, _configurations):
         found = next(trial(lab, mutant, emulation), None)
         if found is not None:
             return found
@@ -125,6 +126,20 @@ def _repeated(lab: Laboratory, mutant: Any, emulation: Any) -> Iterator[Witness]
         one, two = (leaves(model(*copies(first.inputs))) for _ in range(2))
         if any(not same(a, b) for a, b in zip(one, two, strict=True)):
             yield Witness("random", first.name)
+
+
+def _orders(lab: Laboratory, mutant: Any, emulation: Any) -> Iterator[Witness]:
+    """Programs of each launch in the other orders that a GPU may choose."""
+    for experiment in _draws(lab):
+        for name in ORDERS:
+            emulation.reset()
+            emulation.run_in_order(name)
+            with torch.no_grad():
+                outputs = leaves(_model(mutant, experiment)(*copies(experiment.inputs)))
+            emulation.reset()
+            difference = differs(experiment.expected, outputs)
+            if difference is not None:
+                yield Witness("race", f"{experiment.name}, {name}", difference[1])
 
 
 def _changed_weights(lab: Laboratory, mutant: Any, emulation: Any) -> Iterator[Witness]:

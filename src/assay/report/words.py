@@ -85,7 +85,7 @@ REASONS: dict[Reason, str] = {
     Reason.GRADIENT_BATCH_COUPLED: "a gradient reaches rows that it does not depend on",
     Reason.SAVED_TENSOR_CHANGED: "what was saved for the backward pass changes",
     Reason.STREAM_RACE: "read before its own stream is done",
-    Reason.DATA_RACE: "threads race for shared memory",
+    Reason.DATA_RACE: "nothing orders the accesses of threads or programs to one place",
     Reason.BARRIER: "a barrier that some threads do not reach",
     Reason.SHARED_MEMORY: "needs more shared memory than the target has",
     Reason.TENSOR_MEMORY: "needs more tensor memory than the target has",

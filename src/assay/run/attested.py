@@ -66,6 +66,8 @@ def facts_of(state: State) -> dict[str, Any]:
         facts["launch_count"] = state.emulation.recorder.total
         facts["access"] = [dataclasses.asdict(fault) for fault in state.emulation.access_faults()[:50]]
         facts["configs"] = state.emulation.configs()
+        facts["reordered"] = state.emulation.reordered()
+        facts["conflicts"] = [dataclasses.asdict(one) for one in state.emulation.conflicts()]
     return facts
 
 

@@ -25,6 +25,7 @@ def run(state: State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryvie
     if state.emulation is not None:
         state.emulation.reset()
         state.emulation.force_config(header.get("config"))
+        state.emulation.run_in_order((header.get("conditions") or {}).get("order"))
         state.emulation.memory.poison = 0x00 if header.get("poison") == "zero" else 0xFF
     if state.compiler is not None:
         state.compiler.reset()

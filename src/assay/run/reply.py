@@ -16,6 +16,7 @@ LARGEST_CONFIGS = 4096
 _SHAPES: dict[str, Any] = {
     "patched": [str], "threads": [str], "handlers": [str], "bait": int, "traced": bool,
     "launches": [{"kernel": str}], "launch_count": int, "access": [dict], "configs": {"*": int},
+    "reordered": int, "conflicts": [dict],
     "inputs": {"*": [[int]]}, "parameters": [[int]], "fences": [dict], "fenced": int, "per_call": [dict],
     "replaced": int, "module": bool,
     "spent": {"*": int}, "compiled": [dict], "environment": [str], "modes": [str],

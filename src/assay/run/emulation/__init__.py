@@ -22,6 +22,7 @@ from .launches import Launch, Recorder
 from .limits import LIMITS
 from .memory import AccessFault, Memory, install_data_ptr
 from .mixed_precision import install_mixed_precision
+from .orders import Conflict
 from .targets import DEFAULT_TARGET, TARGETS, Target
 from .tensors import device_of, install_tensors, map_device, on_host
 
@@ -81,8 +82,20 @@ class Emulation:
         """Accesses outside every buffer, once per kernel, line and direction."""
         return self._machine.memory.faults()
 
+    def run_in_order(self, name: str | None) -> None:
+        """Until `reset`, run programs of a launch that order nothing themselves in another order (see `orders`)."""
+        self._machine.memory.wanted = name
+
+    def reordered(self) -> int:
+        """Launches since `reset` whose programs ran in another order."""
+        return self._machine.memory.reordered
+
+    def conflicts(self) -> list[Conflict]:
+        """Accesses of two programs to one place that nothing orders, seen in another order."""
+        return self._machine.memory.conflicts()
+
     def reset(self) -> None:
-        """Forget launches and access faults."""
+        """Forget launches, access faults, conflicts and the order of programs."""
         self._machine.recorder.reset()
         self._machine.memory.reset()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
+import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -23,6 +25,7 @@ from .compiled import CompiledKernel
 from .graphs import capture_launch
 from .launches import Launch, Recorder
 from .memory import Memory
+from .orders import Order, orders_itself
 from .rewrite import helpers_for, rewrite
 from .semantic import Semantic
 from .values import block_of, make
@@ -162,6 +165,18 @@ def kernel_class(machine: Machine) -> type:
                 raise AssertionError("num_warps must be a power of 2")
             return {name: given[name] for name in names}, options
 
+        @functools.cached_property
+        def _orders_itself(self) -> bool:
+            return orders_itself(self, lambda value: isinstance(value, Kernel))
+
+        def _order(self, sizes: tuple[int, int, int], given: dict[str, Any]) -> Order | None:
+            """The order wanted, where there are programs to order and they do not wait for one another."""
+            wanted = machine.memory.wanted
+            if not wanted or math.prod(sizes) < 2 or self._orders_itself:
+                return None
+            # one that is handed another function may do what that does
+            return None if any(isinstance(value, Kernel) for value in given.values()) else Order(wanted)
+
         def _launch(self, given: dict[str, Any], options: dict[str, Any], grid: Any) -> None:
             sizes = _grid(grid, given)
             bound = Arguments(machine.semantic, machine.builder, machine.memory)
@@ -182,21 +197,21 @@ def kernel_class(machine: Machine) -> type:
             error: BaseException | None = None
             builder, values, body = machine.builder, bound.values, self._body
             builder.dots.clear()
-            machine.memory.begin(launch.kernel, launch.index, bound.buffers)
+            order = self._order(sizes, given)
+            machine.memory.begin(launch.kernel, launch.index, bound.buffers, order)
             builder.set_grid_dim(*sizes)
             object.__setattr__(builder.options, "num_warps", options.get("num_warps") or 4)
             try:
                 with np.errstate(all="ignore"):
-                    for x in range(sizes[0]):
-                        for y in range(sizes[1]):
-                            for z in range(sizes[2]):
-                                builder.set_program(x, y, z)
-                                body(**values)
-                                programs += 1
+                    for x, y, z in _programs(sizes, order):
+                        builder.set_program(x, y, z)
+                        body(**values)
+                        programs += 1
             except BaseException as caught:
                 error = caught
                 raise
             finally:
+                machine.memory.order = None
                 machine.recorder.add(
                     dataclasses.replace(
                         launch,
@@ -208,6 +223,18 @@ def kernel_class(machine: Machine) -> type:
                 )
 
     return Kernel
+
+
+def _programs(sizes: tuple[int, int, int], order: Order | None) -> Iterator[tuple[int, int, int]]:
+    """Ids of the programs, in the order that they run in."""
+    grid = itertools.product(range(sizes[0]), range(sizes[1]), range(sizes[2]))
+    if order is None:
+        yield from grid
+        return
+    numbered = list(enumerate(grid))
+    for number, program in reversed(numbered) if order.name == "reverse" else numbered:
+        order.turn = number
+        yield program
 
 
 def _grid(grid: Any, given: dict[str, Any]) -> tuple[int, int, int]:

@@ -18,7 +18,10 @@ LIMITS: dict[str, str] = {
     "fp16_accumulator": "a half-precision accumulator of tl.dot is rounded after every 16 products.",
     "undefined_lanes": "lanes that a masked load without `other` leaves undefined read as zero by default.",
     "float_to_int": "conversion of out-of-range floats saturates; the language leaves it undefined.",
-    "races": "programs run one after another and a program's lanes in lockstep: races never show.",
+    "races": (
+        "programs run one after another, in other orders where asked to, and a program's lanes in lockstep: races "
+        "inside a program never show, nor those of kernels with atomics."
+    ),
     "streams": "work finishes when it is issued, so missing synchronisation never shows.",
     "timing": "benchmarks are constant, so a self-tuning candidate takes its first variant.",
     "graphs": "work inside a CUDA graph capture runs during capture too.",

@@ -21,6 +21,7 @@ from torch.multiprocessing import reductions
 from triton._C.libtriton import interpreter as _native
 
 from .formats import Array
+from .orders import MOST_CONFLICTS, Conflict, Order
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _TRITON = os.path.dirname(os.path.abspath(triton.__file__))
@@ -91,6 +92,14 @@ class Memory:
         """Byte with which a load outside answers; 0xFF gives NaN for floats, -1 for integers."""
         self.undefined = 0x00
         """Byte for lanes that a masked load without `other` leaves undefined (0 on NVIDIA GPUs)."""
+        self.wanted: str | None = None
+        """Order of programs that launches run in (see `orders`) where they do not order them themselves; None for
+        one program after another."""
+        self.order: Order | None = None
+        """The order of the launch that runs, if it is another."""
+        self.reordered = 0
+        """Launches of several programs that ran in the order wanted."""
+        self._conflicts: dict[tuple[str, int, str], Conflict] = {}
         self._buffers: list[Buffer] = []
         self._faults: dict[tuple[str, str, int, str], AccessFault] = {}
         self._taken: dict[int, tuple[int, Any]] = {}
@@ -139,10 +148,14 @@ class Memory:
                 buffers.append(Buffer(*self._extents.get(start, (start, end))))
         return buffers
 
-    def begin(self, kernel: str, launch: int, buffers: list[Buffer]) -> None:
-        """A launch starts: from now on `buffers` may be touched."""
+    def begin(self, kernel: str, launch: int, buffers: list[Buffer], order: Order | None = None) -> None:
+        """A launch starts: from now on `buffers` may be touched, by programs in this order."""
         self.kernel, self.launch = kernel, launch
         self._buffers = buffers + self.taken()
+        self.order = order
+        if order is not None:
+            self.reordered += 1
+            order.watch(self._buffers)
 
     # -- checking
 
@@ -240,8 +253,20 @@ class Memory:
         return list(self._faults.values())
 
     def reset(self) -> None:
-        """Forget what was found; declared extents and taken addresses stay."""
+        """Forget what was found, and the order wanted; declared extents and taken addresses stay."""
         self._faults.clear()
+        self._conflicts.clear()
+        self.wanted, self.order, self.reordered = None, None, 0
+
+    def conflicts(self) -> list[Conflict]:
+        """Accesses of two programs to one place that nothing orders, once per kernel, line and direction."""
+        return list(self._conflicts.values())
+
+    def _conflict(self, buffer: Buffer, kind: str) -> None:
+        _, line = _candidate_line()
+        key = (self.kernel, line, kind)
+        if key not in self._conflicts and len(self._conflicts) < MOST_CONFLICTS:
+            self._conflicts[key] = Conflict(self.kernel, line, kind, buffer.name, self.program)
 
     # -- access
 
@@ -253,6 +278,10 @@ class Memory:
         if place is not None:
             buffer, indices = place
             found = buffer.view(dtype).take(indices, mode="clip")
+            if self.order is not None:
+                found, differs = self.order.loaded(buffer, indices, mask, found)
+                if differs:
+                    self._conflict(buffer, "read")
             if mask is None:
                 return found
             if other is None:
@@ -283,7 +312,14 @@ class Memory:
         place = self._place(pointers, mask, dtype.itemsize)
         if place is not None:
             buffer, indices = place
-            if mask is None:
+            if self.order is not None:
+                indices = indices.reshape(-1) if mask is None else indices[mask]
+                values = values.reshape(-1) if mask is None else values[mask]
+                if self.order.stored(buffer, indices, values):
+                    self._conflict(buffer, "write")
+                turned = slice(None, None, -1 if self.order.name == "reverse" else 1)
+                buffer.view(dtype)[indices[turned]] = values[turned]
+            elif mask is None:
                 buffer.view(dtype)[indices] = values
             else:
                 buffer.view(dtype)[indices[mask]] = values[mask]
@@ -293,6 +329,8 @@ class Memory:
             mask = np.ones(pointers.shape, dtype=np.bool_)
         if outside is not None:
             mask = mask & ~outside
+        if self.order is not None:
+            self.order.scattered(self._buffers, pointers, mask, dtype.itemsize)
         _native.store(pointers if pointers.flags.writeable else pointers.copy(), values, mask)
 
     def legal_lanes(self, pointers: Array, mask: Array, size: int) -> Array:
