@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from assay.gates import Context, Gate, Verdict, repeatability, sanitized
+from assay.gates import Context, Gate, Verdict, races, sanitized
 from assay.gates.base import NEED_ONE_RESULT, SILENT
 from assay.gates.numbers import closest
 from assay.illustration import fingerprints, illustrated
@@ -22,7 +22,7 @@ from assay.report.model import (
 )
 from assay.vocabulary import Label, Outcome, Reason, Tier
 
-APART = frozenset({"compile", sanitized.KIND, repeatability.ORDER})
+APART = frozenset({"compile", sanitized.KIND, races.KIND})
 """Kinds of probes that only the gate that planned them can make something of: they bring no outputs, or those of a run
 in another order than anyone else's."""
 

@@ -221,6 +221,67 @@ def test_programs_that_may_run_in_any_order_pass(judge, name):
     assert (seen.outcome, seen.report.findings) == ("pass", ())
 
 
+SCALED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, COLS))
+
+    def forward(self, x):
+        return x * self.scale
+
+ROWS = 9
+COLS = 20
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+def get_init_inputs():
+    return []
+"""
+TRAINED = """
+@triton.jit
+def grad_kernel(x_ptr, g_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offs = tl.arange(0, BLOCK)
+    mask = offs < cols
+    part = tl.load(x_ptr + row * cols + offs, mask=mask) * tl.load(g_ptr + row * cols + offs, mask=mask)
+    ADD
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, scale = ctx.saved_tensors
+        flat, grads = x.reshape(-1, x.shape[-1]).contiguous(), grad.reshape(-1, x.shape[-1]).contiguous()
+        out = torch.zeros_like(scale)
+        if flat.numel():
+            grad_kernel[(flat.shape[0],)](flat, grads, out, flat.shape[1], BLOCK=triton.next_power_of_2(flat.shape[1]))
+        return grad * scale, out
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 20))
+
+    def forward(self, x):
+        return Scaled.apply(x, self.scale)
+"""
+
+
+def test_a_race_of_a_backward_pass_is_found_in_the_gradients(judge):
+    wrong = TRAINED.replace("ADD", LOST_UPDATE.replace("y_ptr", "out_ptr").replace("+ x", "+ part"))
+    right = TRAINED.replace("ADD", ATOMIC.replace("y_ptr", "out_ptr").replace(", x,", ", part,"))
+    seen = judge("gradients", SCALED, wrong, tier="standard")
+    assert seen.reasons == {"data_race"}
+    assert seen.findings[0].detail["kernel"] == "grad_kernel"
+    assert judge("gradients", SCALED, right, tier="standard").outcome == "pass"
+
+
 def test_a_race_replays_from_the_store(zygote, tmp_path):
     reference, source = WRONG["an update that is lost"]
     options = Options(device="cpu", seed=5, tier=EffortTier.QUICK, only=("repeatability",), store=str(tmp_path / "s"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay import oracle
+from assay.gates import races
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.gradient_plan import differentiable, obliged, planned
 from assay.gates.gradient_reasons import Obligation, gradients_of, judge, plain, raised, ranked, refused
 from assay.gates.numbers import shown, unravel
-from assay.probe.model import Probe
+from assay.probe.backward import PLAIN, condition
+from assay.probe.model import Call, Probe
 from assay.probe.record import FAULTS, Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
@@ -32,7 +34,13 @@ class Gradients:
         """A backward per kind of cotangent; see `assay.gates.gradient_plan`."""
         if ctx.contract.gradients == "none" or not differentiable(ctx):
             return []
-        return planned(ctx)
+        probes = planned(ctx)
+        if not ctx.defines_backward or ctx.study.random:
+            return probes
+        # programs of a backward may race as well as those of a forward
+        first = probes[0].model_copy(update={"calls": (Call(),), "conditions": (
+            *(c for c in probes[0].conditions if not c.startswith("backward:")), condition(PLAIN))})
+        return probes + races.in_orders(ctx, first)
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Each gradient that the reference has: there, of its form, within tolerance, and the same each time."""
@@ -45,7 +53,8 @@ class Gradients:
         verdict = Verdict()
         owed = _obligation(ctx)
         forward_only = without = 0
-        for record in own(self, records):
+        mine = own(self, records)
+        for record in (r for r in mine if r.probe.kind != races.KIND):
             trains = "follow:train" in record.probe.conditions
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
@@ -65,6 +74,13 @@ class Gradients:
             else:
                 verdict.decided += 1
                 verdict.findings += judge(record, owed)
+        if not verdict.findings:
+            for record in (r for r in mine if r.probe.kind == races.KIND and races.tells(r)):
+                control = next((r for r in mine if r.probe.id == races.of_control(record)), None)
+                if control is not None and control.comparable and any(control.observation.calls[0].claims):
+                    verdict.decided += 1
+                    wrong = [f for f in judge(record, owed) if f.reason is Reason.GRADIENT_VALUE]
+                    verdict.findings += [races.raced(record, f) for f in wrong]
         verdict.findings += [found for record in records for found in _unasked(record)]
         if forward_only and not verdict.findings:
             note = "forward only: no output claims a gradient"

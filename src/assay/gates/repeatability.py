@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from assay.gates import sanitized
+from assay.gates import races, sanitized
 from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.numbers import compare_call, finding, first_difference, same_bits, same_form, shown
 from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
-
-ORDER = "order"
-"""Kind of the probes whose programs run in another order."""
-ORDERS = {
-    "reverse": "the last program of each launch runs first",
-    "snapshot": "no program sees what others of its launch have stored",
-}
-"""Two of the orders that a GPU may choose, where a kernel orders nothing itself."""
-LAST_ONE_WINS = frozenset({
-    "scatter", "scatter_", "index_put", "index_put_", "_index_put_impl_", "index_copy", "index_copy_", "put", "put_",
-    "masked_scatter", "masked_scatter_",
-})
-"""Operators whose result hangs on an order that they leave open, where indices repeat."""
 
 
 class Repeatability:
@@ -46,21 +32,14 @@ class Repeatability:
         places = {"native": ctx.sizes, "small": ctx.small}
         if ctx.small == ctx.sizes or ctx.quick:
             places.pop("native")
-        return [
+        probes = [
             Probe(id=f"{self.slug}/{name}", gate=self.slug, kind="repeat", sizes=sizes, calls=calls,
                   draws=(Draw(seed=ctx.draw_seed(self.slug, name)),))
             for name, sizes in places.items()
-        ] + self._orders(ctx, places) + sanitized.probes(self, ctx, "racecheck", [("", ctx.small)])
-
-    def _orders(self, ctx: Context, places: dict[str, dict[str, int]]) -> list[Probe]:
-        """One call per place and order, on the draw of the repeated calls; only interpreted programs can be ordered."""
-        if ctx.device != "cpu" or not {"triton", "gluon"} & {ctx.language, *ctx.languages}:
-            return []
-        return [
-            Probe(id=f"{self.slug}/{order}@{name}", gate=self.slug, kind=ORDER, sizes=sizes, calls=(Call(),),
-                  draws=(Draw(seed=ctx.draw_seed(self.slug, name)),), conditions=(f"order:{order}",))
-            for name, sizes in places.items() for order in ORDERS
         ]
+        for once in [probe.model_copy(update={"calls": calls[:1]}) for probe in probes]:
+            probes += races.in_orders(ctx, once)
+        return probes + sanitized.probes(self, ctx, "racecheck", [("", ctx.small)])
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Bit for bit against the first call; within the oracle's bound when that is what was declared."""
@@ -73,8 +52,8 @@ class Repeatability:
                            note="the reference's own result changes from call to call")
         verdict = Verdict()
         records, checked = sanitized.apart(records)
-        ordered = [r for r in records if r.probe.kind == ORDER]
-        plain = [r for r in own(self, records) if r.probe.kind != ORDER]
+        ordered = [r for r in records if r.probe.kind == races.KIND]
+        plain = [r for r in own(self, records) if r.probe.kind != races.KIND]
         for record in plain:
             if (reason := undecided_reason(record)) is not None:
                 verdict.undecided[reason] += 1
@@ -94,30 +73,16 @@ class Repeatability:
         return verdict
 
     def _raced(self, record: Record, plain: Sequence[Record], verdict: Verdict) -> None:
-        """Wrong in one order of its programs and right in another: nothing orders them, and something has to.
-
-        An order in which it does not end says nothing: it may order its programs in a way that is not known here.
-        """
-        control = [r for r in plain if (r.probe.sizes, r.probe.draws) == (record.probe.sizes, record.probe.draws)]
-        if not control or not control[0].comparable or not record.comparable:
+        """Wrong in one order of its programs and right in another: nothing orders them, and something has to."""
+        control = next((r for r in plain if r.probe.id == races.of_control(record)), None)
+        if control is None or not control.comparable or not races.tells(record):
             return
-        right = compare_call(control[0], 0)
-        if not right or not all(c.result.ok for c in right) or not record.observation.facts.get("reordered"):
-            return
-        if LAST_ONE_WINS & set(record.truths[0].ops):
+        right = compare_call(control, 0)
+        if not right or not all(c.result.ok for c in right):
             return
         verdict.decided += 1
-        order = dict(c.split(":", 1) for c in record.probe.conditions)["order"]
-        conflict: dict[str, Any] = next(iter(record.observation.facts.get("conflicts") or []), {})
-        place = {key: conflict[key] for key in ("kernel", "line") if conflict.get(key)}
-        if conflict:
-            done = "reads what another stores" if conflict.get("kind") == "read" else "stores over another's value"
-            place["place"] = f"{conflict.get('kernel')}, candidate.py:{conflict.get('line')}: a program {done}"
-        for compared in compare_call(record, 0):
-            if not compared.result.ok:
-                one = finding(self, record, compared)
-                detail = {**one.detail, "schedule": ORDERS[order], **place}
-                verdict.findings.append(one.model_copy(update={"reason": Reason.DATA_RACE, "detail": detail}))
+        wrong = [c for c in compare_call(record, 0) if not c.result.ok]
+        verdict.findings += [races.raced(record, finding(self, record, c)) for c in wrong]
 
     def _bitwise(self, record: Record) -> list[Finding]:
         first = record.observation.calls[0]
