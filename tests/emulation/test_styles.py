@@ -277,7 +277,7 @@ def attention_kernel(
     for n in range(0, (start + 1) * BM, BN):
         n = tl.multiple_of(n, BN)
         k = tl.load(k_block, boundary_check=(1,), padding_option="zero")
-        qk = tl.dot(q, k)
+        qk = tl.dot(q, k, input_precision="ieee")
         cols = n + tl.arange(0, BN)
         qk = tl.where((rows[:, None] >= cols[None, :]) & (cols[None, :] < T), qk, float("-inf"))
         m_new = tl.maximum(m_i, tl.max(qk, 1))
@@ -285,7 +285,7 @@ def attention_kernel(
         p = tl.math.exp2(qk - m_new[:, None])
         acc = acc * alpha[:, None]
         v = tl.load(v_block, boundary_check=(0,), padding_option="zero")
-        acc += tl.dot(p.to(v.type.element_ty), v)
+        acc += tl.dot(p.to(v.type.element_ty), v, input_precision="ieee")
         l_i = l_i * alpha + tl.sum(p, 1)
         m_i = m_new
         k_block = tl.advance(k_block, (0, BN))

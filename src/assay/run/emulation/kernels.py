@@ -25,7 +25,7 @@ from .compiled import CompiledKernel
 from .graphs import capture_launch
 from .launches import Launch, Recorder
 from .memory import Memory
-from .orders import Order, orders_itself
+from .orders import MOST_KEPT, Order, orders_itself
 from .rewrite import helpers_for, rewrite
 from .semantic import Semantic
 from .values import block_of, make
@@ -172,7 +172,7 @@ def kernel_class(machine: Machine) -> type:
         def _order(self, sizes: tuple[int, int, int], given: dict[str, Any]) -> Order | None:
             """The order wanted, where there are programs to order and they do not wait for one another."""
             wanted = machine.memory.wanted
-            if not wanted or math.prod(sizes) < 2 or self._orders_itself:
+            if not wanted or math.prod(sizes) < 2 or self._orders_itself or machine.memory.kept > MOST_KEPT:
                 return None
             # one that is handed another function may do what that does
             return None if any(isinstance(value, Kernel) for value in given.values()) else Order(wanted)
@@ -211,7 +211,7 @@ def kernel_class(machine: Machine) -> type:
                 error = caught
                 raise
             finally:
-                machine.memory.order = None
+                machine.memory.end()
                 machine.recorder.add(
                     dataclasses.replace(
                         launch,

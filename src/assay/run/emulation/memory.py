@@ -99,6 +99,8 @@ class Memory:
         """The order of the launch that runs, if it is another."""
         self.reordered = 0
         """Launches of several programs that ran in the order wanted."""
+        self.kept = 0
+        """Bytes that were kept for them."""
         self._conflicts: dict[tuple[str, int, str], Conflict] = {}
         self._buffers: list[Buffer] = []
         self._faults: dict[tuple[str, str, int, str], AccessFault] = {}
@@ -153,9 +155,13 @@ class Memory:
         self.kernel, self.launch = kernel, launch
         self._buffers = buffers + self.taken()
         self.order = order
-        if order is not None:
-            self.reordered += 1
-            order.watch(self._buffers)
+        self.reordered += order is not None
+
+    def end(self) -> None:
+        """The launch is over."""
+        if self.order is not None:
+            self.kept += self.order.bytes
+            self.order = None
 
     # -- checking
 
@@ -256,7 +262,7 @@ class Memory:
         """Forget what was found, and the order wanted; declared extents and taken addresses stay."""
         self._faults.clear()
         self._conflicts.clear()
-        self.wanted, self.order, self.reordered = None, None, 0
+        self.wanted, self.order, self.reordered, self.kept = None, None, 0, 0
 
     def conflicts(self) -> list[Conflict]:
         """Accesses of two programs to one place that nothing orders, once per kernel, line and direction."""

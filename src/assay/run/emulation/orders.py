@@ -26,6 +26,8 @@ ORDERS = ("reverse", "snapshot")
 MOST_CONFLICTS = 20
 MOST_BYTES = 1 << 24
 """Bytes of one buffer up to which it is watched."""
+MOST_KEPT = 1 << 28
+"""Bytes that may be kept for all launches of a probe; what is launched after that runs in the usual order."""
 
 
 @dataclass(frozen=True)
@@ -82,25 +84,24 @@ class Order:
         self.name = name
         self.turn = 0
         """Number of the program that runs, from 0 in the grid's own order."""
+        self.bytes = 0
+        """Bytes that were kept of buffers."""
         self._watched: dict[int, _Watched | None] = {}
 
-    def _of(self, buffer: Bytes) -> _Watched | None:
+    def _written(self, buffer: Bytes) -> _Watched | None:
+        """What is known of a buffer that is about to be stored into: the first time it is as the launch found it."""
         if buffer.start not in self._watched:
-            small = buffer.end - buffer.start <= MOST_BYTES
-            self._watched[buffer.start] = _Watched(buffer) if small else None
+            size = buffer.end - buffer.start
+            self._watched[buffer.start] = _Watched(buffer) if size <= MOST_BYTES else None
+            self.bytes += min(size, MOST_BYTES)
         return self._watched[buffer.start]
-
-    def watch(self, buffers: list[Any]) -> None:
-        """Keep what these hold now, the start of the launch."""
-        for buffer in buffers:
-            self._of(buffer)
 
     def loaded(self, buffer: Bytes, indices: Array, mask: Array | None, found: Array) -> tuple[Array, bool]:
         """What a load brings in this order, and whether others' stores changed what is there, where the mask is.
 
         `found` is what memory holds now.
         """
-        watched = self._of(buffer)
+        watched = self._watched.get(buffer.start)
         if watched is None:
             return found, False
         dtype = found.dtype
@@ -114,7 +115,7 @@ class Order:
 
     def stored(self, buffer: Bytes, indices: Array, values: Array) -> bool:
         """Note the lanes that are about to be stored; whether other programs stored other values there."""
-        watched = self._of(buffer)
+        watched = self._written(buffer)
         if watched is None:
             return False
         size = values.dtype.itemsize
@@ -133,11 +134,12 @@ class Order:
     def scattered(self, buffers: list[Any], pointers: Array, mask: Array, size: int) -> None:
         """Note a store whose lanes lie in several buffers."""
         for buffer in buffers:
-            watched = self._of(buffer)
+            inside = mask & (pointers >= np.uint64(buffer.start)) & (pointers <= np.uint64(buffer.end - size))
+            watched = self._written(buffer) if inside.any() else None
             if watched is not None:
-                offsets = pointers[mask & (pointers >= buffer.start) & (pointers + size <= buffer.end)] - buffer.start
+                offsets = (pointers[inside] - np.uint64(buffer.start)).astype(np.int64)
                 for byte in range(size):
-                    watched.owner[offsets.astype(np.int64) + byte] = self.turn
+                    watched.owner[offsets + byte] = self.turn
 
 
 def orders_itself(kernel: Any, is_kernel: Any) -> bool:
