@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assay.gates import races
 from assay.gates.base import Context
 from assay.probe.backward import PLAIN, Step, condition
 from assay.probe.model import Call, Draw, Injection, Probe
@@ -50,6 +51,9 @@ def planned(ctx: Context) -> list[Probe]:
         _probe(ctx, "normal", "normal", _first_steps(ctx)),
         _probe(ctx, "ones", "ones", (Step(("plain", "expanded")),)),
     ]
+    if ctx.defines_backward:
+        # programs of a backward may race as well as those of a forward
+        probes += races.in_orders(ctx, _probe(ctx, "normal", "normal", PLAIN))
     if ctx.quick:
         return probes
     parameters = 1 if trained(ctx) and ctx.contract.domain.vary_parameters else 0

@@ -10,8 +10,7 @@ from assay.gates.base import Context, Verdict, distinct, own, undecided_reason
 from assay.gates.gradient_plan import differentiable, obliged, planned
 from assay.gates.gradient_reasons import Obligation, gradients_of, judge, plain, raised, ranked, refused
 from assay.gates.numbers import shown, unravel
-from assay.probe.backward import PLAIN, condition
-from assay.probe.model import Call, Probe
+from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Record
 from assay.report.model import Finding
 from assay.vocabulary import Reason, Tier
@@ -34,13 +33,7 @@ class Gradients:
         """A backward per kind of cotangent; see `assay.gates.gradient_plan`."""
         if ctx.contract.gradients == "none" or not differentiable(ctx):
             return []
-        probes = planned(ctx)
-        if not ctx.defines_backward or ctx.study.random:
-            return probes
-        # programs of a backward may race as well as those of a forward
-        first = probes[0].model_copy(update={"calls": (Call(),), "conditions": (
-            *(c for c in probes[0].conditions if not c.startswith("backward:")), condition(PLAIN))})
-        return probes + races.in_orders(ctx, first)
+        return planned(ctx)
 
     def judge(self, ctx: Context, records: Sequence[Record]) -> Verdict:
         """Each gradient that the reference has: there, of its form, within tolerance, and the same each time."""

@@ -268,11 +268,11 @@ class Memory:
         """Accesses of two programs to one place that nothing orders, once per kernel, line and direction."""
         return list(self._conflicts.values())
 
-    def _conflict(self, buffer: Buffer, kind: str) -> None:
+    def _conflict(self, kind: str) -> None:
         _, line = _candidate_line()
         key = (self.kernel, line, kind)
         if key not in self._conflicts and len(self._conflicts) < MOST_CONFLICTS:
-            self._conflicts[key] = Conflict(self.kernel, line, kind, buffer.name, self.program)
+            self._conflicts[key] = Conflict(self.kernel, line, kind, self.program)
 
     # -- access
 
@@ -287,7 +287,7 @@ class Memory:
             if self.order is not None:
                 found, differs = self.order.loaded(buffer, indices, mask, found)
                 if differs:
-                    self._conflict(buffer, "read")
+                    self._conflict("read")
             if mask is None:
                 return found
             if other is None:
@@ -322,7 +322,7 @@ class Memory:
                 indices = indices.reshape(-1) if mask is None else indices[mask]
                 values = values.reshape(-1) if mask is None else values[mask]
                 if self.order.stored(buffer, indices, values):
-                    self._conflict(buffer, "write")
+                    self._conflict("write")
                 turned = slice(None, None, -1 if self.order.name == "reverse" else 1)
                 buffer.view(dtype)[indices[turned]] = values[turned]
             elif mask is None:

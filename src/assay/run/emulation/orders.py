@@ -40,8 +40,6 @@ class Conflict:
     """Source line of the later access."""
     kind: str
     """`read` of what another program stores, or `write` of another value than it stored."""
-    argument_name: str | None
-    """Name of the argument whose buffer it is."""
     program: tuple[int, int, int]
     """Program ids of the later access."""
 
@@ -51,7 +49,6 @@ class Bytes(Protocol):
 
     start: int
     end: int
-    name: str | None
 
     def view(self, dtype: np.dtype[Any]) -> Array:
         """The bytes as an array of `dtype`."""
