@@ -9,7 +9,7 @@ from assay.gates.base import single
 from assay.gates.numeric_plan import lengths
 from assay.planning import small_sizes
 from assay.probe.blocks import launched_blocks
-from assay.probe.model import Call, Draw
+from assay.probe.model import Call, Draw, Probe
 from assay.probe.record import FAULTS, Record
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Run
@@ -39,10 +39,13 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
     values = GATES["values"]
 
-    def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
+    def probe_of(name: str, sizes: dict[str, int]) -> Probe:
         probe = single(values, name, Draw(seed=ctx.draw_seed("values", 0)), sizes)
         # the first call pays for compiling and importing: only a second one tells what a call costs
-        return run.one(probe.model_copy(update={"calls": (Call(), Call(storage="same"))}), session, timeout)
+        return probe.model_copy(update={"calls": (Call(), Call(storage="same"))})
+
+    def trial(name: str, sizes: dict[str, int], timeout: float) -> Record:
+        return run.one(probe_of(name, sizes), session, timeout)
 
     def cost(record: Record) -> float:
         calls = record.observation.calls
@@ -52,7 +55,8 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     records: list[Record] = []
     cut = small_sizes(ctx.study, ctx.sizes)
     reduced = cheaper or (cut if cut != ctx.sizes else {})
-    native = trial("draw-0", ctx.sizes, 2 * patience if reduced else 6 * patience)
+    native, early = _first(ctx, run, probe_of("draw-0", ctx.sizes), probe_of("small-0", cut),
+                           session, 2 * patience if reduced else 6 * patience, patience)
     slow = native.observation.status == "timed_out" and bool(reduced)
     if not slow:
         records.append(_first_call(native))
@@ -67,7 +71,8 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
         run.budget.call_seconds = max(0.02, seconds)
         small = small_sizes(ctx.study, ctx.sizes)
         if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
-            check = trial("small-0", small, max(patience, 4 * seconds))
+            known = early if early is not None and dict(early.probe.sizes) == small else None
+            check = known or trial("small-0", small, max(patience, 4 * seconds))
             if not check.observation.ran or check.observation.status in FAULTS:
                 small = ctx.sizes
         ctx = replace(ctx, small=dict(small), call_seconds=seconds)
@@ -85,6 +90,15 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     assert configs is not None
     blocks = tuple(sorted({*ctx.blocks, *launched_blocks(facts)}))
     return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records
+
+
+def _first(ctx: Context, run: Run, native: Probe, small: Probe, session: CandidateSession, timeout: float,
+           patience: float) -> tuple[Record, Record | None]:
+    """The first probe at its own sizes; on a GPU that at small ones beside it, since each waits for a compiler."""
+    if ctx.device == "cpu" or len(run.sessions) < 2 or dict(small.sizes) == dict(native.sizes):
+        return run.one(native, session, timeout), None
+    first, early = run.side_by_side([native, small], [timeout, 6 * patience])
+    return first, early if early.observation.ran else None
 
 
 def within_resources(ctx: Context, run: Run, session: CandidateSession,

@@ -36,6 +36,7 @@ from assay.probe import sizes as size_planning
 from assay.probe.model import Probe
 from assay.probe.record import Observation, Record
 from assay.report.model import Binary, CandidateInfo, Report, TaskInfo, Timing
+from assay.run import lanes
 from assay.run.build_cache import BuildCache
 from assay.run.candidate import CandidateSession, ends_its_worker
 from assay.run.lanes import Budget, Run
@@ -77,7 +78,8 @@ class Options:
         target: device that CPU emulation answers as.
         sandbox: `auto`, `strict` or `off`: how candidates are confined; None for the warm parent's own.
         patience: seconds that a call may always take before it counts as hung; the first gets six times that.
-        lanes: candidate processes at a time.
+        lanes: candidate processes at a time; None for as many as suit the device and its neighbours.
+        neighbours: judges beside this one, each with a candidate of its own.
         cache: keep truths on disk, and take them from there, where candidates are confined from them.
         nonce: hexadecimal digits that hide `seed` in the report's commitment; empty for a seed that is no secret.
         store: folder of the store that keeps the verdict, and whose failures of the task are tried first; None
@@ -92,7 +94,8 @@ class Options:
     fail_fast: bool = False
     memory: int | None = None
     target: str = "sm_90"
-    lanes: int = 2
+    lanes: int | None = None
+    neighbours: int = 0
     sandbox: str | None = None
     patience: float = 10.0
     cache: bool = True
@@ -196,7 +199,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
                          {"device": device, "target": options.target}, limits, ahead=ahead, **confinement)
-        for _ in range(max(1, options.lanes))
+        for _ in range(options.lanes or lanes.count(device, options.neighbours, device_bytes(device)))
     ]
     compilers: dict[str, CandidateSession] = {}
     # extensions of CUDA are refused elsewhere without a GPU, and compiled there
@@ -234,12 +237,14 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
         raise
     finally:
         scan.close()
+        used = [*sessions, *compilers.values(), *sanitizers]
         if references is None:
             reference.close()
+            for session in used:
+                session.close()
         else:
             references.expect([session.wanted for session in sessions])
-        for session in [*sessions, *compilers.values(), *sanitizers]:
-            session.close()
+            references.leave(used)
 
 
 def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Options, device: str, run: Run,
@@ -319,7 +324,7 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
     own = [r for r in pilots if r.probe.gate in {g.slug for g in gates}]
     records = explained([*own, *_in_order(plan, run, failed)])
     for session in sessions:
-        session.close()
+        session.end()
     report = _report(task, candidate, ctx, gates, records, sessions, options, run, clock, drawn, trials)
     if options.store is None:
         return report

@@ -17,6 +17,7 @@ from typing import Any
 
 from assay.errors import InputError
 from assay.pool import Done, Job, Pool
+from assay.run.lanes import LANES_ON_A_GPU
 
 ATTEMPTS = 3
 """How often a job is begun: losing a machine says less about a candidate than losing a judge does."""
@@ -37,14 +38,16 @@ class Worker:
 
     Args:
         sandbox: how candidates are confined.
+        lanes: processes of one candidate at a time, where its job does not say.
     """
 
-    def __init__(self, sandbox: str) -> None:
-        self._pool = Pool(1, sandbox=sandbox)
+    def __init__(self, sandbox: str, lanes: int) -> None:
+        self._pool, self._lanes = Pool(1, sandbox=sandbox), lanes
 
     def judge(self, job: Job) -> Done:
         """Decide one job. The answer holds no copy of the job: the driver has it."""
-        done = self._pool.submit(job).result()
+        own = replace(job, options=replace(job.options, lanes=job.options.lanes or self._lanes))
+        done = self._pool.submit(own).result()
         return replace(done, job=None)  # type: ignore[arg-type]
 
     def pid(self) -> int:
@@ -98,7 +101,7 @@ class RayBackend:
                              f"each takes {cpus:g} processors and {gpus:g} GPUs")
         self.workers = min(workers or room, room)
         self._class = ray.remote(Worker).options(num_cpus=cpus, num_gpus=gpus)
-        self._sandbox = sandbox
+        self._sandbox, self._lanes = sandbox, max(1, min(LANES_ON_A_GPU, int(cpus)))
         self._changed = threading.Condition()
         self._waiting: OrderedDict[int, _Ticket] = OrderedDict()
         self._last: dict[int, str] = {}
@@ -177,7 +180,7 @@ class RayBackend:
         ticket.tries += 1
         try:
             if number not in self._actors:
-                self._actors[number] = self._class.remote(self._sandbox)
+                self._actors[number] = self._class.remote(self._sandbox, self._lanes)
             done: Done = self._ray.get(self._actors[number].judge.remote(ticket.job))
             return replace(done, job=ticket.job, judge=number, tries=ticket.tries + done.tries - 1)
         except self._ray.exceptions.RayError as error:

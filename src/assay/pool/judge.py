@@ -1,8 +1,8 @@
 """A judge of a pool: one process that decides jobs, one after another, from its own warm parent.
 
-Started as `python -m assay.pool.judge FD SANDBOX crowded|alone`. It takes (number, job) over the inherited socket
-and answers ("done", number, report, problem, at_fault, seconds), with ("phase", number, phase, done, total) before.
-Both ends are ours; nothing that a candidate sent is ever unpickled.
+Started as `python -m assay.pool.judge FD SANDBOX JUDGES`, with the number of judges in its pool. It takes
+(number, job) over the inherited socket and answers ("done", number, report, problem, at_fault, seconds), with
+("phase", number, phase, done, total) before. Both ends are ours; nothing that a candidate sent is ever unpickled.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     # judges compare side by side: threads of each would only wait for each other
     torch.set_num_threads(1)
-    channel, crowded = Connection(int(sys.argv[1])), sys.argv[3] == "crowded"
+    channel, judges = Connection(int(sys.argv[1])), int(sys.argv[3])
     if os.getppid() != parent:
         sys.exit(0)
     try:
-        _serve(channel, crowded)
+        _serve(channel, judges)
     finally:
         # nothing is left to end: raised now, it would only be told of by the interpreter on its way out
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _serve(channel: Connection, crowded: bool) -> None:
+def _serve(channel: Connection, judges: int) -> None:
     drawn = Seeds()
     with Zygote(sys.argv[2]) as zygote, References(zygote) as references:
         zygote.wait_ready()
@@ -80,7 +80,7 @@ def _serve(channel: Connection, crowded: bool) -> None:
             except (EOFError, OSError):
                 return
             began = time.monotonic()
-            report, problem, at_fault = _decide(job, number, channel, zygote, references, drawn, crowded)
+            report, problem, at_fault = _decide(job, number, channel, zygote, references, drawn, judges)
             with contextlib.suppress(OSError):
                 channel.send(("done", number, report, problem, at_fault, time.monotonic() - began))
             if not zygote.alive:
@@ -94,17 +94,23 @@ def _terminated(*_: object) -> None:
 
 
 def _decide(job: Job, number: int, channel: Connection, zygote: Zygote, references: References,
-            drawn: Seeds, crowded: bool) -> tuple[Any, str | None, str]:
+            drawn: Seeds, judges: int) -> tuple[Any, str | None, str]:
     from assay.screen import screen_task
-    from assay.verify import verify_task
+    from assay.verify import resolve_device, verify_task
 
     said: tuple[float, str] = (0.0, "")
     lock = threading.Lock()
+    early = False
 
     def progress(phase: str, done: int, total: int) -> None:
-        nonlocal said
+        nonlocal said, early
         now = time.monotonic()
         with lock:
+            if phase == "probes" and early:
+                # the next candidate comes at once, and its processes take as long to start as this verdict
+                early = False
+                with contextlib.suppress(RuntimeError, OSError):
+                    references.get_ready()
             if phase == said[1] and done < total and now - said[0] < _PHASE_SECONDS:
                 return
             said = now, phase
@@ -112,8 +118,8 @@ def _decide(job: Job, number: int, channel: Connection, zygote: Zygote, referenc
                 channel.send(("phase", number, phase, done, total))
 
     try:
-        # the judges of a pool fill the machine; a second process of one candidate would compile everything again
-        options = replace(job.options, lanes=1) if crowded else job.options
+        options = replace(job.options, neighbours=judges - 1)
+        early = judges > 1 and resolve_device(options.device) == "cuda"
         if job.kind == "screen":
             return screen_task(job.task, job.candidate, variant=job.variant, precision=job.precision,
                                device=options.device, target=options.target, timeout=options.timeout or 300.0,

@@ -39,14 +39,13 @@ class _Ticket:
 class _Judge:
     """One judge process, seen from the pool. Started and used by one thread, which it outlives by no moment."""
 
-    def __init__(self, number: int, sandbox: str, gpu: str | None, crowded: bool) -> None:
+    def __init__(self, number: int, sandbox: str, gpu: str | None, judges: int) -> None:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         if gpu is not None:
             environment["CUDA_VISIBLE_DEVICES"] = gpu
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "assay.pool.judge", str(theirs.fileno()), sandbox,
-             "crowded" if crowded else "alone"],
+            [sys.executable, "-m", "assay.pool.judge", str(theirs.fileno()), sandbox, str(judges)],
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment)
         theirs.close()
         self.number = number
@@ -253,7 +252,7 @@ class Pool:
     def _start(self, number: int) -> tuple[_Judge | None, str]:
         """A new judge, ready; or none, and why."""
         gpu = self._gpus[number % len(self._gpus)] if self._gpus else None
-        judge = _Judge(number, self.sandbox, gpu, self.workers > 1)
+        judge = _Judge(number, self.sandbox, gpu, self.workers)
         with contextlib.suppress(EOFError, OSError):
             if judge.channel.poll(START_SECONDS) and judge.channel.recv()[0] == "ready":
                 self._warm[number] = judge.recent

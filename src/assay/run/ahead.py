@@ -12,7 +12,8 @@ from typing import Any
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.wire import ready
 
-KEPT = 2
+KEPT = 4
+"""Workers for one candidate at most."""
 WARM_SECONDS = 60.0
 
 
@@ -63,18 +64,22 @@ class Ahead:
     def __init__(self, zygote: Zygote, limit: int = KEPT) -> None:
         self._zygote, self._limit = zygote, limit
         self._kept: OrderedDict[str, list[_Started]] = OrderedDict()
+        self._taking = threading.Lock()
 
     def take(self, wanted: Wanted) -> Worker | None:
         """A worker that was started with just this; None where there is none that works."""
-        started = self._kept.get(wanted.key)
-        while started:
-            found = started.pop()
+        while True:
+            # the lanes of one candidate take theirs side by side
+            with self._taking:
+                started = self._kept.get(wanted.key)
+                if not started:
+                    return None
+                found = started.pop()
             found.thread.join()
             # one that ended meanwhile has something to read on its channels
             if found.ready and not ready(found.worker.channel, 0) and not ready(found.worker.control, 0):
                 return found.worker
             found.worker.close()
-        return None
 
     def wait(self) -> None:
         """Wait until all that were started are warm, or have failed to be."""

@@ -95,6 +95,7 @@ class CandidateSession:
         self._builds = any(mark in source for mark in ("cpp_extension", "load_inline"))
         self._kills: list[str] = [] if kills is None else kills
         self._ran = self._hung = False
+        self._ending: list[Worker] = []
         self.entry = ""
         self.deaths = self.lost_devices = 0
         self.load_seconds = 0.0
@@ -186,10 +187,17 @@ class CandidateSession:
         made = len(observation.calls)
         memory = tuple(MemoryEvent(f.kind, f.leaf, f.count, f.index, f.distance, f.before, f.after)
                        for f in region.check(worker.arena, image, max(made, 1)))
-        if others or _lost_device(answer) or ends_its_worker(probe):
+        if others or _lost_device(answer):
             self.lost_devices += _lost_device(answer)
             self._retire()
+        elif ends_its_worker(probe):
+            self.end()
         return observation.model_copy(update={"memory": memory})
+
+    def load(self, left: float) -> None:
+        """Have the candidate loaded before its first probe comes; whatever goes wrong then is that probe's."""
+        if not self._builds:
+            self._ensure_loaded("load", left)
 
     def opened(self, weights: Weights, name: str, left: float = math.inf) -> Worker | Observation:
         """A worker with the candidate loaded and some weights sent, for exchanges that are no probes.
@@ -354,13 +362,18 @@ class CandidateSession:
         if worker is not None:
             worker.kill()
 
-    def close(self) -> Death | None:
-        """End the current worker, if there is one."""
-        if self._worker is None:
-            return None
-        death = self._worker.close()
-        self._worker = None
-        return death
+    def end(self) -> None:
+        """Order the end of the current worker, if there is one; `close` waits for it, which takes a while on a GPU."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._ending.append(self._worker)
+            self._worker = None
+
+    def close(self) -> None:
+        """End its workers, and wait until they have."""
+        self.end()
+        while self._ending:
+            self._ending.pop().close()
 
 
 def hung_on_device(observation: Observation) -> bool:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import math
-import queue
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.errors import InputError
 from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Observation, Record, Truth
+from assay.run.backlog import Backlog
 from assay.run.candidate import CandidateSession, Weights
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.resource_numbers import ResourceNumbers
 
-AHEAD = 4
+LANES = 2
+LANES_ON_A_GPU = 4
+CONTEXT_BYTES = 640 << 20
+"""GPU memory that a process with a context takes, at the least."""
+CONTEXTS_SHARE = 8
+"""Processes of candidates may take one part in so many of a GPU's memory for their contexts."""
 HANGS_PER_GATE = 2
 HANGS_IN_ALL = 5
 DEATHS_PER_GATE = 6
@@ -196,10 +203,35 @@ class Run:
             seen = Observation(probe=probe.id, status="toolchain", text=f"{seen.status} {seen.text}"[:300])
         return Record(probe, truths, seen)
 
+    @property
+    def _on_gpu(self) -> bool:
+        return any(session.wanted.options.get("device") == "cuda" for session in self.sessions)
+
+    def side_by_side(self, probes: Sequence[Probe], timeouts: Sequence[float]) -> list[Record]:
+        """Run a few probes at once, each on a session of its own, and have the other sessions load the candidate.
+
+        Args:
+            probes: at most one for each session.
+            timeouts: seconds for each.
+        """
+        prepared = []
+        for probe in probes:
+            try:
+                prepared.append(self.prepare(probe))
+            except (ReferenceFailed, InputError) as error:
+                prepared.append(((Truth(status="failed", text=str(error)),), Weights("", ((), {}), {}, (), 0, None)))
+        with ThreadPoolExecutor(len(self.sessions)) as pool:
+            for session in self.sessions[len(probes):]:
+                pool.submit(session.load, self.budget.left())
+            answers = [pool.submit(self._answer, probe, *ready, session, timeout) for probe, ready, session, timeout
+                       in zip(probes, prepared, self.sessions, timeouts, strict=False)]
+            return [answer.result() for answer in answers]
+
     def all(self, plan: Sequence[Probe]) -> list[Record]:
         """Run every probe of a plan; one record each, in the plan's order."""
         records: list[Record | None] = [None] * len(plan)
-        ready: queue.Queue[_Job | None] = queue.Queue(AHEAD)
+        # on a GPU, what a process has compiled decides what it is given
+        ready: Backlog[_Job] = Backlog(apart=self._on_gpu and len(self.sessions) > 1)
         stopped = threading.Event()
         lock = threading.Lock()
         broken: list[BaseException] = []
@@ -213,15 +245,14 @@ class Run:
                             job.truths, job.weights = self.prepare(probe)
                         except (ReferenceFailed, InputError) as error:
                             job.failure = str(error)
-                    ready.put(job)
+                    ready.put(job, _compiled_for(probe), _held(job.truths))
             except BaseException as error:
                 broken.append(error)
             finally:
-                for _ in self.sessions:
-                    ready.put(None)
+                ready.close()
 
-        def consume(session: CandidateSession) -> None:
-            while (job := ready.get()) is not None:
+        def consume(lane: int, session: CandidateSession) -> None:
+            while (job := ready.take(lane)) is not None:
                 try:
                     record = self._one_job(job, session, stopped, lock)
                 except BaseException as error:
@@ -236,7 +267,8 @@ class Run:
                         stopped.set()
 
         threads = [threading.Thread(target=produce, daemon=True)]
-        threads += [threading.Thread(target=consume, args=(s,), daemon=True) for s in self.sessions]
+        threads += [threading.Thread(target=consume, args=lane, daemon=True)
+                    for lane in enumerate(self.sessions)]
         for thread in threads:
             thread.start()
         try:
@@ -270,17 +302,45 @@ class Run:
             died = self.deaths.get(probe.gate, 0) >= DEATHS_PER_GATE or sum(self.deaths.values()) >= DEATHS_IN_ALL
         if died:
             return Record(probe, job.truths, Observation(probe=probe.id, status="not_run", text="it died before"))
-        lost, on_gpu = session.lost_devices, session.wanted.options.get("device") == "cuda"
+        lost = session.lost_devices
         record = self._answer(probe, job.truths, job.weights, session)
         if record.observation.status in FAULTS - {"raised", "timed_out"} or (
                 session.lost_devices > lost and record.observation.status == "raised"):
             # each costs a new process
             with lock:
-                self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + (DEATH_ON_A_GPU if on_gpu else 1)
+                self.deaths[probe.gate] = self.deaths.get(probe.gate, 0) + (DEATH_ON_A_GPU if self._on_gpu else 1)
         if record.observation.status == "timed_out":
             with lock:
                 self.hangs[probe.gate] = self.hangs.get(probe.gate, 0) + 1
         return record
+
+
+def count(device: str, neighbours: int, memory: int) -> int:
+    """Processes of one candidate at a time: two; on a GPU what processors and memory bear, but no more than four.
+
+    Args:
+        device: `cpu` or `cuda`.
+        neighbours: judges beside this one, with candidates of their own: they fill a machine without a GPU alone.
+        memory: of the GPU, bytes.
+    """
+    judges, least = neighbours + 1, 1 if neighbours else LANES
+    if device == "cpu":
+        return least
+    processors = len(os.sched_getaffinity(0)) // judges
+    return max(least, min(LANES_ON_A_GPU, processors, memory // (CONTEXTS_SHARE * CONTEXT_BYTES * judges)))
+
+
+def _compiled_for(probe: Probe) -> str:
+    """The same for probes whose kernels are likely to be compiled alike."""
+    layouts = [draw.layouts for draw in probe.draws]
+    chosen = [c for c in probe.conditions if c.startswith("config:")]
+    return f"{sorted(probe.sizes.items())}/{probe.dtype}/{layouts}/{chosen}/{probe.grad}"
+
+
+def _held(truths: Sequence[Truth]) -> int:
+    """Bytes of inputs and expected outputs, about."""
+    return sum(4 * tensor.nbytes for truth in truths for tensor in (
+        *truth.inputs, *(leaf.native for leaf in truth.leaves if leaf.native is not None)))
 
 
 def _cotangent(probe: Probe) -> str:

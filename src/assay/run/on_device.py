@@ -264,7 +264,8 @@ def settle(seconds: float) -> None:
 
 
 def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],
-                       leaves: Callable[[Any], list[torch.Tensor]]) -> tuple[Any, list[torch.Tensor]]:
+                       leaves: Callable[[Any], list[torch.Tensor]],
+                       cycles: int = BUSY_CYCLES) -> tuple[Any, list[torch.Tensor]]:
     """Queue a long sleep and an update of the inputs on a stream, call on it, and copy the outputs there.
 
     Only that stream is waited for. A call that works on another stream reads inputs before they are written,
@@ -275,7 +276,7 @@ def behind_busy_stream(update: Callable[[], None], call: Callable[[], Any],
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
         update()
         outputs = call()
         copies = [t.detach().clone() for t in leaves(outputs)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from assay.oracle.cache import TruthCache
 from assay.run.ahead import Ahead, Wanted
+from assay.run.candidate import CandidateSession
 from assay.run.process import Zygote
 from assay.run.reference import ReferenceSession
 from assay.task import Task
@@ -35,6 +36,7 @@ class References:
         self.ahead = Ahead(zygote)
         self._latest: list[list[Wanted]] = []
         self._kept: OrderedDict[str, ReferenceSession] = OrderedDict()
+        self._ending: list[CandidateSession] = []
 
     def session(self, task: Task, numerics: dict[str, Any], *, device: str,
                 cache: TruthCache | None = None) -> ReferenceSession:
@@ -52,12 +54,24 @@ class References:
         """Remember what the workers of a candidate were started with."""
         self._latest = [*self._latest[-1:], list(wanted)]
 
+    def leave(self, sessions: Sequence[CandidateSession]) -> None:
+        """Take over the end of a candidate's sessions, so that its verdict need not wait for it."""
+        self._let_go()
+        for session in sessions:
+            session.end()
+        self._ending = list(sessions)
+
+    def _let_go(self) -> None:
+        while self._ending:
+            self._ending.pop().close()
+
     def get_ready(self) -> None:
         """Start workers for the next candidate, where it will take the like of the last: while nobody waits.
 
         Raises:
             RuntimeError: the warm parent is gone.
         """
+        self._let_go()
         *before, last = self._latest or [[]]
         if last and (not last[0].hide or (before and {w.key for w in before[0]} == {w.key for w in last})):
             self.ahead.prepare(last)
@@ -70,6 +84,7 @@ class References:
 
     def close(self) -> None:
         """End all of them."""
+        self._let_go()
         self.ahead.close()
         while self._kept:
             self._kept.popitem()[1].close()
