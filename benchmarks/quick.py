@@ -31,10 +31,10 @@ ROW_WISE = ("row_sum", "row_max", "row_argmax", "softmax", "layer_norm", "rms_no
 
 
 def _kernels(only: str) -> list[tuple[str, str]]:
-    """Example and candidate file: the right ones of all examples, then the wrong ones."""
+    """Example and candidate file: of each example the right one, then the wrong ones."""
     names = [name for name in ROW_WISE if any(part in name for part in only.split(","))]
     wrong = {name: tomllib.loads((EXAMPLES / name / "example.toml").read_text())["wrong"] for name in names}
-    return [(name, "right.py") for name in names] + [(name, each["file"]) for name in names for each in wrong[name]]
+    return [(name, file) for name in names for file in ("right.py", *(each["file"] for each in wrong[name]))]
 
 
 def _judged(name: str, file: str, number: int, device: str, zygote: Zygote,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,11 @@ from assay.run.references import References
 from assay.run.resource_numbers import ResourceNumbers
 from assay.run.sandbox import Level
 from assay.run.static import Scan
-from assay.run.threads import one_thread
+from assay.run.threads import at_most
 from assay.task import Candidate, Task, load_candidate, load_task
 from assay.vocabulary import EffortTier
 
+THREADS_BESIDE_A_GPU = 4
 SECONDS = {EffortTier.QUICK: 30.0, EffortTier.STANDARD: 180.0, EffortTier.DEEP: 1800.0}
 LIBRARY_BYTES = 4 << 30
 MEMORY_STEP = 512 << 20
@@ -227,7 +227,7 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
     scan = Scan(candidate.source)
     try:
         # on a GPU outputs are large, and no worker computes on the processor meanwhile
-        with one_thread() if device == "cpu" else nullcontext():
+        with at_most(1 if device == "cpu" else THREADS_BESIDE_A_GPU):
             report = _with_run(task, candidate, contract, options, device, run, progress, clock)
         about = report.candidate.model_copy(update={"hints": scan.hints()})
         return report.model_copy(update={"candidate": about})

@@ -517,6 +517,60 @@ def test_custom_operators_for_cuda():
     assert torch.ops.assay_test.doubled(torch.ones(3)).tolist() == [2.0] * 3
 
 
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+def _refused(x: torch.Tensor) -> torch.Tensor:
+    raise AssertionError("the implementation for the CPU was called")
+
+
+def _by_library(name, keys):
+    library = torch.library.Library("assay_both", "FRAGMENT")
+    library.define(f"{name}(Tensor x) -> Tensor")
+    for key in keys:
+        library.impl(name, _twice if key == "CUDA" else _refused, key)
+    return library
+
+
+def _by_libraries(name, keys):
+    defined = torch.library.Library("assay_both", "FRAGMENT")
+    defined.define(f"{name}(Tensor x) -> Tensor")
+    made = [defined]
+    for key in keys:
+        made.append(torch.library.Library("assay_both", "IMPL", key))
+        made[-1].impl(getattr(torch.ops.assay_both, name).default, _twice if key == "CUDA" else _refused)
+    return made
+
+
+def _by_decorator(name, keys):
+    first, second = (key.lower() for key in keys)
+    kernels = {"cuda": _twice, "cpu": _refused}
+    operator = torch.library.custom_op(f"assay_both::{name}", kernels[first], mutates_args=(), device_types=first)
+    operator.register_kernel(second)(kernels[second])
+    return operator
+
+
+def _by_name(name, keys):
+    torch.library.define(f"assay_both::{name}", "(Tensor x) -> Tensor")
+    for key in keys:
+        torch.library.register_kernel(f"assay_both::{name}", key.lower(), _twice if key == "CUDA" else _refused)
+
+
+@pytest.mark.parametrize("keys", [("CPU", "CUDA"), ("CUDA", "CPU")], ids="-".join)
+@pytest.mark.parametrize("way", [_by_library, _by_libraries, _by_decorator, _by_name])
+def test_operators_for_both_devices_are_called_as_on_a_gpu(way, keys):
+    name = f"op{way.__name__}_{keys[0].lower()}_first"
+    kept = way(name, keys)
+    assert getattr(torch.ops.assay_both, name)(torch.ones(3)).tolist() == [2.0] * 3
+    del kept
+
+
+def test_an_operator_for_every_device_is_called_too():
+    operator = torch.library.custom_op("assay_both::any", _twice, mutates_args=())
+    assert operator(torch.ones(3)).tolist() == [2.0] * 3
+
+
 def test_cuda_extensions_need_a_gpu():
     from torch.utils.cpp_extension import load_inline
 

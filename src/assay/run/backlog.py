@@ -24,6 +24,7 @@ class _Waiting(Generic[T]):
     job: T
     kind: str
     size: int
+    last: bool
 
 
 @dataclass
@@ -32,29 +33,32 @@ class Backlog(Generic[T]):
 
     Jobs of one kind go to the taker that had the first of them, while it is not far behind: kernels are compiled
     for sizes, dtypes and strides, in each process anew. A taker without a job of its own takes a kind that nobody
-    has had; when there is none, it waits `PATIENCE` seconds and then takes the oldest job of another's.
+    has had; when there is none, it waits `PATIENCE` seconds and then takes the oldest job of another's. A job that
+    uses its process up is taken when no other is left.
 
     Args:
         apart: whether kinds count; without it, jobs are taken in the order they came in, and few wait.
+        owners: takers that have had a kind already.
     """
 
     apart: bool = False
+    owners: dict[str, set[int]] = field(default_factory=dict)
     _waiting: deque[_Waiting[T]] = field(default_factory=deque)
-    _owners: dict[str, set[int]] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _closed: bool = False
 
-    def put(self, job: T, kind: str = "", size: int = 0) -> None:
+    def put(self, job: T, kind: str = "", size: int = 0, last: bool = False) -> None:
         """Add a job once there is room.
 
         Args:
             job: what a taker gets.
             kind: jobs alike are best taken by one taker.
             size: bytes that it holds.
+            last: whether it uses up the process that runs it.
         """
         with self._changed:
             self._changed.wait_for(self._room)
-            self._waiting.append(_Waiting(job, kind, size))
+            self._waiting.append(_Waiting(job, kind, size, last))
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -68,13 +72,13 @@ class Backlog(Generic[T]):
         end = time.monotonic() + PATIENCE
         with self._changed:
             while True:
-                if self._waiting:
-                    found = self._of(taker, others=not self.apart or time.monotonic() >= end)
-                    if found is not None:
-                        self._waiting.remove(found)
-                        self._owners.setdefault(found.kind, set()).add(taker)
-                        self._changed.notify_all()
-                        return found.job
+                found = self._of(taker, others=time.monotonic() >= end)
+                if found is not None:
+                    self._waiting.remove(found)
+                    self.owners.setdefault(found.kind, set()).add(taker)
+                    self._changed.notify_all()
+                    return found.job
+                if self._waiting and not all(w.last for w in self._waiting):
                     self._changed.wait(max(0.001, end - time.monotonic()))
                 elif self._closed:
                     return None
@@ -89,9 +93,13 @@ class Backlog(Generic[T]):
 
     def _of(self, taker: int, others: bool) -> _Waiting[T] | None:
         """The oldest of a taker's own jobs, or of nobody's, or of all where it may take others'."""
-        if self.apart:
-            own = next((w for w in self._waiting if taker in self._owners.get(w.kind, ())), None)
-            found = own or next((w for w in self._waiting if w.kind not in self._owners), None)
-            if found is not None:
-                return found
-        return self._waiting[0] if others else None
+        if not self.apart:
+            return self._waiting[0] if self._waiting else None
+        waiting = [w for w in self._waiting if not w.last]
+        own = next((w for w in waiting if taker in self.owners.get(w.kind, ())), None)
+        found = own or next((w for w in waiting if w.kind not in self.owners), None)
+        if found is not None:
+            return found
+        if waiting:
+            return waiting[0] if others else None
+        return self._waiting[0] if self._waiting and (self._closed or not self._room()) else None

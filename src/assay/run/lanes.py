@@ -16,7 +16,7 @@ from assay.errors import InputError
 from assay.probe.model import Probe
 from assay.probe.record import FAULTS, Observation, Record, Truth
 from assay.run.backlog import Backlog
-from assay.run.candidate import CandidateSession, Weights
+from assay.run.candidate import CandidateSession, Weights, ends_its_worker
 from assay.run.reference import ReferenceFailed, ReferenceSession
 from assay.run.resource_numbers import ResourceNumbers
 
@@ -92,6 +92,8 @@ class Run:
     truth_cache: dict[str, Truth] = field(default_factory=dict)
     hangs: dict[str, int] = field(default_factory=dict)
     deaths: dict[str, int] = field(default_factory=dict)
+    compiled: dict[str, set[int]] = field(default_factory=dict)
+    """Which sessions, by position, have compiled for what."""
     compile_lock: threading.Lock = field(default_factory=threading.Lock)
     oracle_seconds: float = 0.0
     candidate_seconds: float = 0.0
@@ -162,6 +164,8 @@ class Run:
             truths, weights = self.prepare(probe)
         except (ReferenceFailed, InputError) as error:
             return _unanswered(probe, str(error))
+        if session in self.sessions:
+            self.compiled.setdefault(_compiled_for(probe), set()).add(self.sessions.index(session))
         return self._answer(probe, truths, weights, session, timeout)
 
     def _answer(self, probe: Probe, truths: tuple[Truth, ...], weights: Weights, session: CandidateSession,
@@ -223,6 +227,8 @@ class Run:
         with ThreadPoolExecutor(len(self.sessions)) as pool:
             for session in self.sessions[len(probes):]:
                 pool.submit(session.load, self.budget.left())
+            for lane, probe in enumerate(probes):
+                self.compiled.setdefault(_compiled_for(probe), set()).add(lane)
             answers = [pool.submit(self._answer, probe, *ready, session, timeout) for probe, ready, session, timeout
                        in zip(probes, prepared, self.sessions, timeouts, strict=False)]
             return [answer.result() for answer in answers]
@@ -231,7 +237,7 @@ class Run:
         """Run every probe of a plan; one record each, in the plan's order."""
         records: list[Record | None] = [None] * len(plan)
         # on a GPU, what a process has compiled decides what it is given
-        ready: Backlog[_Job] = Backlog(apart=self._on_gpu and len(self.sessions) > 1)
+        ready: Backlog[_Job] = Backlog(self._on_gpu and len(self.sessions) > 1, self.compiled)
         stopped = threading.Event()
         lock = threading.Lock()
         broken: list[BaseException] = []
@@ -245,7 +251,7 @@ class Run:
                             job.truths, job.weights = self.prepare(probe)
                         except (ReferenceFailed, InputError) as error:
                             job.failure = str(error)
-                    ready.put(job, _compiled_for(probe), _held(job.truths))
+                    ready.put(job, _compiled_for(probe), _held(job.truths), ends_its_worker(probe))
             except BaseException as error:
                 broken.append(error)
             finally:
@@ -316,25 +322,27 @@ class Run:
 
 
 def count(device: str, neighbours: int, memory: int) -> int:
-    """Processes of one candidate at a time: two; on a GPU what processors and memory bear, but no more than four.
+    """Processes of one candidate at a time: one beside neighbours, else two, and up to four on a GPU.
+
+    Each of them compiles the kernels that it launches and has a context of its own, which the driver makes one after
+    another for the whole machine: judges that fill it gain nothing from a second process each.
 
     Args:
         device: `cpu` or `cuda`.
-        neighbours: judges beside this one, with candidates of their own: they fill a machine without a GPU alone.
+        neighbours: judges beside this one, with candidates of their own.
         memory: of the GPU, bytes.
     """
-    judges, least = neighbours + 1, 1 if neighbours else LANES
-    if device == "cpu":
-        return least
-    processors = len(os.sched_getaffinity(0)) // judges
-    return max(least, min(LANES_ON_A_GPU, processors, memory // (CONTEXTS_SHARE * CONTEXT_BYTES * judges)))
+    if neighbours or device == "cpu":
+        return 1 if neighbours else LANES
+    processors = len(os.sched_getaffinity(0))
+    return max(LANES, min(LANES_ON_A_GPU, processors // 2, memory // (CONTEXTS_SHARE * CONTEXT_BYTES)))
 
 
 def _compiled_for(probe: Probe) -> str:
     """The same for probes whose kernels are likely to be compiled alike."""
-    layouts = [draw.layouts for draw in probe.draws]
+    layouts = sorted({draw.layouts for draw in probe.draws})
     chosen = [c for c in probe.conditions if c.startswith("config:")]
-    return f"{sorted(probe.sizes.items())}/{probe.dtype}/{layouts}/{chosen}/{probe.grad}"
+    return f"{sorted(probe.sizes.items())}/{probe.dtype}/{layouts}/{chosen}"
 
 
 def _held(truths: Sequence[Truth]) -> int:

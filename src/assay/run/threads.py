@@ -14,8 +14,8 @@ _before = 1
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Operations of torch in one thread while inside, in this process.
+def at_most(count: int) -> Iterator[None]:
+    """Operations of torch in so many threads at most while inside, in this process.
 
     Comparisons of a few thousand elements gain nothing from more, and where workers already take every core, threads
     that wait for each other by spinning take several times as long. What was set before comes back when the last of
@@ -26,7 +26,7 @@ def one_thread() -> Iterator[None]:
         if _inside == 0:
             _before = torch.get_num_threads()
         _inside += 1
-        torch.set_num_threads(1)
+        torch.set_num_threads(min(count, _before))
     try:
         yield
     finally:

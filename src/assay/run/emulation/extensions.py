@@ -6,6 +6,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -18,39 +19,43 @@ from .errors import NeedsGpu
 EXTENSION = "torch.utils.cpp_extension"
 
 
-def _device_types(given: Any) -> Any:
-    """Device types of a registration with ``cpu`` for ``cuda``."""
-    if given is None:
-        return None
-    names = [given] if isinstance(given, str) else list(given)
-    return ["cpu" if name == "cuda" else name for name in names]
+_ON_CPU = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
+"""Dispatch keys by which the tensors of the emulated device are dispatched."""
 
 
 def _install_operators() -> None:
+    """Have what is registered for CUDA called for the emulated device's tensors, whatever is registered for the CPU.
+
+    All ways to register end in `Library.impl`.
+    """
     library: Any = torch.library
-    original = library.custom_op
-
-    @functools.wraps(original)
-    def custom_op(name: str, fn: Any = None, /, *, device_types: Any = None, **kwargs: Any) -> Any:
-        return original(name, fn, device_types=_device_types(device_types), **kwargs)
-
-    library.custom_op = custom_op
-
-    register = library.register_kernel
-
-    @functools.wraps(register)
-    def register_kernel(op: Any, device_types: Any, func: Any = None, /, **kwargs: Any) -> Any:
-        return register(op, _device_types(device_types), func, **kwargs)
-
-    library.register_kernel = register_kernel
-
     implement = library.Library.impl
+    overrides = "allow_override" in inspect.signature(implement).parameters
+    taken: set[tuple[str, str, str]] = set()
 
     @functools.wraps(implement)
     def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **kwargs: Any) -> Any:
-        return implement(self, op_name, fn, "CPU" if dispatch_key == "CUDA" else dispatch_key, **kwargs)
+        key = str(dispatch_key or self.dispatch_key)
+        name = op_name if isinstance(op_name, str) else f"{op_name._schema.name}.{op_name._schema.overload_name}"
+        operator = self.ns, name.split("::")[-1].removesuffix(".")
+        if key in _ON_CPU:
+            taken.add((*operator, _ON_CPU[key]))
+            if overrides:
+                # one for the CPU may be there already
+                kwargs["allow_override"] = True
+            return implement(self, op_name, fn, _ON_CPU[key], **kwargs)
+        if (*operator, key) in taken:
+            return None
+        return implement(self, op_name, fn, dispatch_key, **kwargs)
 
-    library.Library.impl = impl
+    begin = library.Library.__init__
+
+    @functools.wraps(begin)
+    def made(self: Any, ns: Any, kind: Any, dispatch_key: str = "") -> None:
+        begin(self, ns, kind, _ON_CPU.get(dispatch_key, dispatch_key))
+        self.dispatch_key = dispatch_key
+
+    library.Library.__init__, library.Library.impl = made, impl
     # Outside tracing these hand back the kernel; with a kernel that is not compiled they would refuse it.
     library.wrap_triton = lambda kernel: kernel
 
