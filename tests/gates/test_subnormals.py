@@ -99,6 +99,34 @@ def test_small_normal_numbers_must_not_be_lost(judge):
     assert "tiny" in seen.findings[0].probe
 
 
+def test_small_normal_numbers_must_not_be_lost_among_their_like(judge):
+    summed = """
+@triton.jit
+def sum_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * n + offs, mask=offs < n, other=0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(RESULT, axis=0))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+        sum_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+        return y
+"""
+    right, lost = (summed.replace("RESULT", r) for r in ("x", "tl.where(tl.abs(x) < 1e-30, 0.0, x)"))
+    seen = judge("subnormals", task("x.sum(dim=1)"), right, tier="standard")
+    assert (seen.outcome, seen.findings) == ("pass", [])
+    seen = judge("subnormals", task("x.sum(dim=1)"), lost, tier="standard")
+    assert "minute" in seen.findings[0].probe
+
+
+def test_a_tangent_by_way_of_an_exponential_has_no_bits_there_and_needs_none(judge):
+    by_exponential = pointwise("1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)")
+    seen = judge("subnormals", task("torch.tanh(x)"), by_exponential, tier="standard")
+    assert (seen.outcome, seen.findings) == ("pass", [])
+
+
 def test_an_infinity_made_of_a_subnormal_is_found(judge):
     seen = judge(
         "subnormals", SINC, pointwise("tl.where(x == 0, 1.0, tl.sin(x) * (1.0 / x))"), tier="standard"

@@ -100,3 +100,37 @@ def test_parameters_and_inputs_keep_no_gradients() -> None:
     evaluate_vjp(module, [x])
     assert not x.requires_grad
     assert all(p.grad is None for p in module.parameters())
+
+
+PAIRS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "amax": lambda x: x.amax(-1),
+    "min": lambda x: x.min(-1).values,
+    "topk": lambda x: x.topk(2, -1).values,
+    "max pool": lambda x: F.max_pool1d(x, 4),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", PAIRS)
+def test_which_of_equal_numbers_takes_a_gradient_is_open(name: str, dtype: torch.dtype) -> None:
+    """Rows with two largest, or smallest, and a row without: only in the latter is everything decided."""
+    x = draw(2, 16, seed=3).to(dtype)
+    x[0] = torch.arange(1, 17).to(dtype)
+    x[0, 14] = x[0, 15]
+    x[0, 1] = x[0, 0]
+    if name == "topk":
+        x[0, 13] = x[0, 15]
+    evaluation = evaluate_vjp(PAIRS[name], [x], seed=1)
+    [leaf] = evaluation.leaves
+    tied = [0, 1] if name == "min" else [13, 14, 15] if name == "topk" else [14, 15]
+    if name == "max pool":
+        tied = [14, 15]
+    assert [bool(leaf.decided[0, i]) for i in tied] != [True] * len(tied)
+    assert all(bool(d) for i, d in enumerate(leaf.decided[0]) if i not in tied)
+    assert bool(leaf.decided[1].all())
+
+
+def test_a_gradient_without_a_choice_is_decided_where_numbers_are_equal() -> None:
+    x = draw(8, 32).bfloat16()
+    [leaf] = evaluate_vjp(lambda t: torch.softmax(t, -1) * t.square(), [x], seed=1).leaves
+    assert bool(leaf.decided.all())

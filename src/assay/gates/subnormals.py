@@ -33,7 +33,7 @@ class Subnormals:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """A control; subnormals in each input alone and among zeros, small normal numbers in all."""
+        """A control; subnormals in each input alone and among zeros; some small normal numbers, and nothing else."""
         leaves = [
             (i, _signs(leaf.structure))
             for i, leaf in enumerate(ctx.study.tensor_inputs())
@@ -56,11 +56,26 @@ class Subnormals:
         if ctx.quick:
             return [*plan, alone[0]]
         plan += [*alone[:3], tiny]
+        plan += self._minute(ctx)
         structures = [leaf.structure for leaf in ctx.study.tensor_inputs()]
         among = [(i, s) for i, s in takers[:1] if "zeros" in values.variants(structures[i] or _NOTHING)]
         if among:
             plan.append(self._probe(ctx, "among zeros", "subnormal", among, variant="zeros"))
         return plan
+
+    def _minute(self, ctx: Context) -> list[Probe]:
+        """Every input near the smallest normal numbers, where no other number hides what becomes of them."""
+        takers = tuple(
+            i
+            for i, leaf in enumerate(ctx.study.tensor_inputs())
+            if leaf.dtype in ("float32", "bfloat16")
+            and leaf.structure is not None
+            and values.takes(values.MINUTE, leaf.structure)
+        )
+        if not takers:
+            return []
+        draw = Draw(seed=ctx.draw_seed(self.slug, "minute"), variant=values.MINUTE, leaves=takers)
+        return [Probe(id=f"{self.slug}/minute", gate=self.slug, kind="tiny", sizes=ctx.small, draws=(draw,))]
 
     def _probe(
         self,
@@ -136,7 +151,7 @@ class Subnormals:
     def _record(self, record: Record, policy: str, emulated: bool) -> tuple[list[Finding], bool]:
         """Findings of one record, and whether an emulated machine leaves the declared handling open."""
         found, open_here = [], False
-        kept, flushed = record.truths
+        kept, flushed = record.truths[0], record.truths[-1]
         for i, output in enumerate(record.observation.calls[0].outputs):
             leaf, other = kept.leaves[i], flushed.leaves[i]
             if leaf.kind not in ("float", "complex"):

@@ -109,6 +109,14 @@ def about_mean(
     """
     with replay.inside():
         mean = torch.mean(x, dims, keepdim=True)
+    n = product_of(x.shape[d] for d in dims)
+    # Welford's update rounds the running mean at every element, and what is left of earlier roundings
+    # after i elements has a deviation of sqrt(i / 3) of them; a two-pass mean is rounded once.
+    running = 0.5 * math.sqrt(1.0 + n / 6.0)
+    if replay.runs + replay.serial and replay.grid and replay.stack(mean) is None:
+        # the sum of small integers is exact in any order, and the running mean of equal ones
+        varied = x.abs().amax(dims, keepdim=True) > x.abs().amin(dims, keepdim=True)
+        mean = replay.absolute(mean, running * mean.abs() * varied)
     centred = x - mean
     square = _squared(centred)
     total = square.sum(dims, keepdim=keepdim)
@@ -120,10 +128,7 @@ def about_mean(
     if ours is not None or theirs is not None:
         versions = (x if ours is None else ours) - (mean if theirs is None else theirs)
         replay.attach(total, torch.stack([_sum_of_squares(v, dims, keepdim) for v in versions]))
-    n = product_of(x.shape[d] for d in dims)
-    # Welford's update rounds the running mean at every element, and what is left of earlier roundings
-    # after i elements has a deviation of sqrt(i / 3) of them; a two-pass mean is rounded once.
-    drift = (0.5 * math.sqrt(1.0 + n / 6.0)) * mean.abs().reshape(total.shape)
+    drift = running * mean.abs().reshape(total.shape)
     own = OWN_SQUARES * square.square().sum(dims, keepdim=keepdim)
     walk = partial_sums(rows_of(square, dims), replay.unit).reshape(total.shape).square()
     replay.absolute(total, (walk + own + 4.0 * drift.square() * total).sqrt_())

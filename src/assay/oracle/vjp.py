@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,21 @@ from torch.utils import _pytree as pytree
 
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for, is_real_or_complex
 from assay.oracle.evaluate import RUNS, replaying, truths
-from assay.oracle.reference import Reference, copied_inputs, copied_module, task_dtype
+from assay.oracle.reference import (
+    Reference,
+    copied_inputs,
+    copied_module,
+    quiet_state,
+    same_random_stream,
+    task_dtype,
+)
 from assay.oracle.replay import Replay
-from assay.oracle.truth import LAMBDA, Evaluation
+from assay.oracle.stacks import NeedsSerial
+from assay.oracle.truth import LAMBDA, Evaluation, LeafTruth
+
+APART = 2.0**-40
+"""Relative distance by which equal inputs are drawn apart: far below any tolerance, far above float64's unit."""
+APART_RUNS = 2
 
 
 def cotangents(outputs: Any, seed: int, kind: str = "normal") -> list[torch.Tensor | None]:
@@ -80,16 +93,20 @@ def evaluate_vjp(
 
     The output's gradients are `cotangents(outputs, grad_seed, grad_kind)`. Leaves come in the order of
     `gradient_names`; kind `none` where the reference gives no gradient. A reference without any
-    differentiable output yields only such leaves.
+    differentiable output yields only such leaves. Where equal inputs leave it open which of them a gradient goes to,
+    nothing is decided.
     """
     values = (list(inputs), dict(kwargs or {}))
     dtype = task_dtype(module, values)
     chosen = arithmetic if arithmetic is not None else arithmetic_for(dtype)
 
-    def call(replay: Replay | None) -> list[Any]:
+    def call(replay: Replay | None, apart: torch.Generator | None = None) -> list[Any]:
         own = copied_module(module, replay)
         positional, keywords = copied_inputs(values, replay)
         targets = [t for t in pytree.tree_leaves((positional, keywords)) if _differentiable(t)]
+        if apart is not None:
+            for t in {id(t): t for t in targets}.values():
+                t.mul_(1.0 + APART * torch.randn(t.shape, generator=apart, dtype=torch.float64).to(t.device))
         for t in targets:
             t.requires_grad_(True)
         if isinstance(own, torch.nn.Module):
@@ -119,7 +136,36 @@ def evaluate_vjp(
     size = sum(t.numel() for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor))
     if isinstance(module, torch.nn.Module):
         size += sum(t.numel() for t in module.parameters())
-    return truths(call, dtype, chosen, runs=runs, seed=seed, lam=lam, size=3 * size)
+    found = truths(call, dtype, chosen, runs=runs, seed=seed, lam=lam, size=3 * size)
+    if found.raised is None and any(_may_tie(t) for t in pytree.tree_leaves(values)):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(APART_RUNS):
+            replay = Replay(chosen, runs=0, seed=seed, task_dtype=dtype)
+            try:
+                with quiet_state(), same_random_stream():
+                    moved = call(replay, generator)
+            except (Exception, NeedsSerial):
+                break
+            if len(moved) == len(found.leaves):
+                leaves = [_open(truth, other) for truth, other in zip(found.leaves, moved, strict=True)]
+                found = dataclasses.replace(found, leaves=leaves)
+    return found
+
+
+def _may_tie(t: Any) -> bool:
+    """Whether elements of a tensor may be equal, or lie where a function has two slopes."""
+    if not _differentiable(t) or t.layout != torch.strided or t.numel() == 0:
+        return False
+    narrow = t.dtype in (torch.float16, torch.bfloat16)
+    return narrow or (t.dtype == torch.float32 and int(torch.unique(t.detach()).numel()) < t.numel())
+
+
+def _open(truth: LeafTruth, other: Any) -> LeafTruth:
+    """A gradient's truth without the elements that are another where equal inputs are drawn apart."""
+    if not isinstance(other, torch.Tensor) or other.shape != truth.y.shape or not truth.decided.numel():
+        return truth
+    apart = (other.to(truth.y.device) - truth.y).abs() > truth.tolerance
+    return dataclasses.replace(truth, decided=truth.decided & ~apart)
 
 
 def _nominal(t: Any, replay: Replay) -> Any:

@@ -23,7 +23,8 @@ class Injection(Frozen):
     position: float
     """Place in the flattened input as a fraction of its element count, 0 to 1."""
     value: Literal["nan", "inf", "-inf", "subnormal", "-subnormal", "zero", "tiny", "-tiny", "max", "-max"]
-    """What is put there; `subnormal` is a quarter of the smallest normal number, `tiny` four times it."""
+    """What is put there; `subnormal` is a quarter of the smallest normal number, `tiny` 2^16 times it,
+    four times in float16."""
 
 
 class Explicit(Frozen):

@@ -94,7 +94,9 @@ _COMPLEX: dict[str, Recipe] = {
 FAINT = "faint"
 """Values about 2^-40 times the task's own, made only where they are asked for: below everything that float16
 holds, and far above what float32 and bfloat16 lose."""
-_FAINT = recipes.scaled(2.0**-40)
+MINUTE = "minute"
+"""Values about 2^-108 times the task's own, likewise: near the smallest normal numbers of float32 and bfloat16."""
+_ASKED = {FAINT: recipes.scaled(2.0**-40), MINUTE: recipes.scaled(2.0**-108)}
 _SIMPLEX = ("redrawn", "peaked", "even", "one_tiny")
 _UNIT_ROWS = ("redrawn", "peaked", "even")
 _ONE_HOT = ("redrawn", "first_class", "last_class")
@@ -118,8 +120,8 @@ def variants(structure: Structure) -> tuple[str, ...]:
 
 
 def takes(name: str, structure: Structure) -> bool:
-    """Whether a variation keeps a structure; `FAINT` is one that `variants` does not list."""
-    if name == FAINT:
+    """Whether a variation keeps a structure; `FAINT` and `MINUTE` are some that `variants` does not list."""
+    if name in _ASKED:
         general = _special(structure) is None and structure.kind == "float"
         return general and structure.has("normal_like") and not structure.has("binary", "signs", "integral")
     return name in variants(structure)
@@ -215,7 +217,7 @@ def apply(
         return tensor.detach().contiguous().clone()
     limits = _limits(tensor, structure, seed, sizes)
     if structure.has("constant") or _special(structure) is None:
-        made = {FAINT: _FAINT, **_BOUNDED, **_recipes(structure)}[name](limits)
+        made = {**_ASKED, **_BOUNDED, **_recipes(structure)}[name](limits)
         made = _project(made, limits, structure)
     else:
         made = _specials(name, limits, structure)

@@ -12,6 +12,9 @@ from assay.probe.model import Draw
 from assay.run import backward, training
 from assay.run.reference_inputs import Studied, arranged, draw_inputs, otherwise, own_copy
 
+NEAR = (0.90625, 0.9375, 1.0625, 1.09375)
+"""Factors from a value to some near it, two on either side, which every dtype tells apart."""
+
 
 class NoGradient(Exception):
     """The reference raises in its backward."""
@@ -97,8 +100,9 @@ def arriving(state: Studied, instance: Any, model: Any, draw: Draw, dtype: str |
               found: dict[str, Any], seed: int, device: str) -> dict[str, torch.Tensor]:
     """Where the gradients are not finite for what was put into the inputs.
 
-    By the names of the gradients: 1 where they also depend on the poisoned elements, by what some finite value
-    in that place changes, 2 where they do not (0 times NaN through a mask), and 0 where they are finite.
+    By the names of the gradients: 1 where they also follow the poisoned elements, which shows where a finite value in
+    that place moves a little, 2 where they do not (0 times NaN through a mask, or a choice that the element only takes
+    part in, whose gradient at a NaN is anybody's), and 0 where they are finite.
     """
     def gradients(arguments: Any) -> dict[str, torch.Tensor]:
         own = own_copy(model)
@@ -113,17 +117,17 @@ def arriving(state: Studied, instance: Any, model: Any, draw: Draw, dtype: str |
 
     poisoned = gradients(draw_inputs(state, instance, draw, dtype)[0])
     plain, _ = draw_inputs(state, instance, draw.model_copy(update={"injections": ()}), dtype)
-    base = gradients(plain)
-    depends = {name: torch.zeros(g.shape, dtype=torch.bool) for name, g in base.items()}
-    for other in otherwise(plain, draw):
+    depends = {name: torch.zeros(g.shape, dtype=torch.bool) for name, g in poisoned.items()}
+    for near in zip(*(otherwise(plain, draw, factor) for factor in NEAR), strict=True):
         try:
-            seen = gradients(other)
+            below, less, more, above = (gradients(arguments) for arguments in near)
         except Exception:
             # a value outside the domain tells nothing; the other turns do
             continue
         for name, mask in depends.items():
-            if name in seen:
-                mask |= base[name] != seen[name]
+            if all(name in seen for seen in (below, less, more, above)):
+                # what turns at one value, as a choice does, moves on one side of it only
+                mask |= (below[name] != less[name]) & (more[name] != above[name])
     marks = {}
     for name, gradient in poisoned.items():
         if name in found and name in depends and found[name].y.shape == gradient.shape:

@@ -88,8 +88,10 @@ def _inject(tensor: torch.Tensor, position: float, value: str) -> int:
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return 0
     info = torch.finfo(tensor.dtype)
+    # as far above what is lost to subnormal numbers as the dtype has room for below ordinary ones
+    tiny = (4 if tensor.dtype == torch.float16 else 2**16) * info.smallest_normal
     number = {**INJECTED, "subnormal": info.smallest_normal / 4, "-subnormal": -info.smallest_normal / 4,
-              "zero": 0.0, "tiny": 4 * info.smallest_normal, "-tiny": -4 * info.smallest_normal,
+              "zero": 0.0, "tiny": tiny, "-tiny": -tiny,
               "max": info.max, "-max": info.min}[value]
     flat = min(tensor.numel() - 1, int(position * tensor.numel()))
     tensor[_index(tensor, flat)] = number
@@ -119,14 +121,17 @@ def _index(tensor: torch.Tensor, flat: int) -> tuple[int, ...]:
     return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), tensor.shape))
 
 
-def otherwise(plain: Arguments, draw: Draw) -> Iterator[Arguments]:
-    """The arguments with finite values where a draw injects others: three times, each time other values."""
+def otherwise(plain: Arguments, draw: Draw, factor: float = 1.0) -> Iterator[Arguments]:
+    """The arguments with finite values where a draw injects others: three times, each time other values.
+
+    With a factor, each of these values is multiplied by it, and 0 becomes how far it is from 1.
+    """
     for turn in range(3):
         other = plain.map_tensors(lambda _, t: t.clone())
         tensors = other.tensors()
         for injection in draw.injections:
             if injection.leaf < len(tensors) and tensors[injection.leaf].is_floating_point():
-                _replace(tensors[injection.leaf], injection.position, turn)
+                _replace(tensors[injection.leaf], injection.position, turn, factor)
         yield other
 
 
@@ -135,14 +140,14 @@ def own_copy(model: Any) -> Any:
     return copy.deepcopy(model) if isinstance(model, torch.nn.Module) else model
 
 
-def _replace(tensor: torch.Tensor, position: float, turn: int) -> None:
+def _replace(tensor: torch.Tensor, position: float, turn: int, factor: float) -> None:
     """Put another finite value into one element: large, large of the other sign, or its neighbour's."""
     flat = min(tensor.numel() - 1, int(position * tensor.numel()))
     values = tensor.reshape(-1)
     finite = values[torch.isfinite(values)].abs()
     scale = float(finite.max()) if finite.numel() else 1.0
     number = (4 * scale + 1, -4 * scale - 1, float(values[flat - 1]) if flat else float(values[-1]))[turn]
-    tensor[_index(tensor, flat)] = number
+    tensor[_index(tensor, flat)] = number if factor == 1.0 else number * factor or factor - 1.0
 
 
 def layout_applies(tensors: list[torch.Tensor], layouts: tuple[str, ...]) -> bool:
