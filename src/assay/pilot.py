@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from assay.gates import GATES, Context
 from assay.gates.base import single
-from assay.gates.numeric_plan import lengths
+from assay.gates.numeric_plan import Length, lengths
 from assay.planning import small_sizes
 from assay.probe.blocks import launched_blocks
 from assay.probe.model import Call, Draw, Probe
@@ -28,15 +28,20 @@ def learn(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
         session: of the candidate.
         patience: seconds in which a call is expected to end.
     """
-    ctx, records = _cost(ctx, run, session, patience)
+    likely = _lengthened(ctx)[1] if ctx.device != "cpu" else None
+    ctx, records, known = _cost(ctx, run, session, patience, likely)
     if ctx.device == "cpu":
         return ctx, records
-    ctx, long = within_resources(ctx, run, session, patience)
+    ctx, long = within_resources(ctx, run, session, patience, known)
     return ctx, records + long
 
 
-def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) -> tuple[Context, list[Record]]:
-    """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at."""
+def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float,
+          likely: Probe | None) -> tuple[Context, list[Record], Record | None]:
+    """Run the first draw to learn the cost of a call, and choose the sizes that the rest is probed at.
+
+    Third is the record of the probe that is likely to come next, where it was run beside the first.
+    """
     values = GATES["values"]
 
     def probe_of(name: str, sizes: dict[str, int]) -> Probe:
@@ -55,8 +60,8 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     records: list[Record] = []
     cut = small_sizes(ctx.study, ctx.sizes)
     reduced = cheaper or (cut if cut != ctx.sizes else {})
-    native, early = _first(ctx, run, probe_of("draw-0", ctx.sizes), probe_of("small-0", cut),
-                           session, 2 * patience if reduced else 6 * patience, patience)
+    native, early, known = _first(ctx, run, probe_of("draw-0", ctx.sizes), probe_of("small-0", cut), likely,
+                                  session, 2 * patience if reduced else 6 * patience, patience)
     slow = native.observation.status == "timed_out" and bool(reduced)
     if not slow:
         records.append(_first_call(native))
@@ -71,8 +76,8 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
         run.budget.call_seconds = max(0.02, seconds)
         small = small_sizes(ctx.study, ctx.sizes)
         if native.observation.ran and small != ctx.sizes and ctx.sizes != reduced:
-            known = early if early is not None and dict(early.probe.sizes) == small else None
-            check = known or trial("small-0", small, max(patience, 4 * seconds))
+            same = early is not None and dict(early.probe.sizes) == small
+            check = early if same and early else trial("small-0", small, max(patience, 4 * seconds))
             if not check.observation.ran or check.observation.status in FAULTS:
                 small = ctx.sizes
         ctx = replace(ctx, small=dict(small), call_seconds=seconds)
@@ -89,20 +94,34 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
     configs = facts.get("configs") if isinstance(facts.get("configs"), dict) else {}
     assert configs is not None
     blocks = tuple(sorted({*ctx.blocks, *launched_blocks(facts)}))
-    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records
+    return replace(ctx, configs={str(k): int(v) for k, v in configs.items()}, blocks=blocks), records, known
 
 
-def _first(ctx: Context, run: Run, native: Probe, small: Probe, session: CandidateSession, timeout: float,
-           patience: float) -> tuple[Record, Record | None]:
-    """The first probe at its own sizes; on a GPU that at small ones beside it, since each waits for a compiler."""
-    if ctx.device == "cpu" or len(run.sessions) < 2 or dict(small.sizes) == dict(native.sizes):
-        return run.one(native, session, timeout), None
-    first, early = run.side_by_side([native, small], [timeout, 6 * patience])
-    return first, early if early.observation.ran else None
+def _first(ctx: Context, run: Run, native: Probe, small: Probe, likely: Probe | None, session: CandidateSession,
+           timeout: float, patience: float) -> tuple[Record, Record | None, Record | None]:
+    """The first probe; on a GPU others beside it that are likely to follow, since each waits for a compiler.
+
+    Returns: its record, and those of the others, or None where one was not run or said nothing.
+    """
+    others = [small] if dict(small.sizes) != dict(native.sizes) else []
+    others += [likely] if likely is not None else []
+    others = others[: len(run.sessions) - 1]
+    if ctx.device == "cpu" or not others:
+        return run.one(native, session, timeout), None, None
+    first, *rest = run.side_by_side([native, *others], [timeout, *[6 * patience for _ in others]])
+    found = {id(record.probe): record for record in rest}
+    early, known = found.get(id(small)), found.get(id(likely))
+    return first, early if early is not None and early.observation.ran else None, known
 
 
-def within_resources(ctx: Context, run: Run, session: CandidateSession,
-                     patience: float) -> tuple[Context, list[Record]]:
+def _lengthened(ctx: Context) -> tuple[Length, Probe | None]:
+    """The longest reduction, and the first probe at its sizes."""
+    long = lengths(ctx)[1]
+    return long, next((p for p in GATES["accumulation"].plan(ctx) if p.sizes == long.sizes), None)
+
+
+def within_resources(ctx: Context, run: Run, session: CandidateSession, patience: float,
+                     known: Record | None = None) -> tuple[Context, list[Record]]:
     """Learn which sizes a GPU's shared memory or registers are too small for, where reductions are lengthened.
 
     Args:
@@ -110,17 +129,16 @@ def within_resources(ctx: Context, run: Run, session: CandidateSession,
         run: runs probes.
         session: of the candidate.
         patience: seconds in which a call is expected to end.
+        known: a record that is taken for its probe.
 
     Returns: the context with the sizes refused, and the record of the first planned probe at a size that was not.
     """
-    gate = GATES["accumulation"]
     while len(ctx.refused) < TRIALS:
-        long = lengths(ctx)[1]
-        probe = next((p for p in gate.plan(ctx) if p.sizes == long.sizes), None)
+        long, probe = _lengthened(ctx)
         name = long.name.partition("=")[0]
         if probe is None or not long.value or long.value == ctx.refused.get(name):
             break
-        record = run.one(probe, session, 6 * patience)
+        record = known if known is not None and known.probe == probe else run.one(probe, session, 6 * patience)
         if record.observation.status != "toolchain":
             return ctx, [record]
         ctx = replace(ctx, refused={**ctx.refused, name: long.value})

@@ -11,7 +11,7 @@ import pytest
 from assay.contract import Contract
 from assay.gates import GATES, Context
 from assay.gates.numeric_plan import lengths
-from assay.pilot import within_resources
+from assay.pilot import SLOW_CALL_SECONDS, learn, within_resources
 from assay.run.candidate import CandidateSession
 from assay.run.lanes import Budget, Run
 from assay.run.process import Limits, Zygote
@@ -82,3 +82,28 @@ def test_what_a_device_refuses_is_learnt_before_planning(attention: Context, mos
     [record] = records
     assert record.observation.ran
     assert record.probe.id in {p.id for p in GATES["accumulation"].plan(ctx)}, "it is not run again"
+
+
+@pytest.mark.parametrize("most", [64, 4096])
+def test_probes_that_run_side_by_side_teach_what_they_teach_in_turn(attention: Context, most: int,
+                                                                    zygote: Zygote) -> None:
+    ctx = replace(attention, sizes=dict(attention.study.sizes), small=dict(attention.study.small))
+    learnt = []
+    for lanes in (1, 3):
+        sessions = [CandidateSession(zygote, NARROW.format(most=most), ["ModelNew"],
+                                     {"device": "cpu", "target": "sm_90"}, Limits()) for _ in range(lanes)]
+        reference = ReferenceSession(zygote, load_task(ATTENTION), {})
+        try:
+            reference.study()
+            run = Run(reference, sessions, Budget(time.monotonic() + 120.0), 3)
+            found, records = learn(ctx, run, sessions[0], 10.0)
+        finally:
+            for session in sessions:
+                session.close()
+            reference.close()
+        # what a call took is the machine's, and decides of sizes only where calls are slow
+        assert found.call_seconds < SLOW_CALL_SECONDS
+        learnt.append((found.refused, found.sizes, found.small, found.blocks,
+                       [(r.probe, r.observation.status, len(r.observation.calls)) for r in records]))
+    assert learnt[0] == learnt[1]
+    assert learnt[0][0] == ({"WIDTH": 512} if most == 64 else {})
