@@ -86,8 +86,9 @@ def main() -> None:
             if time.perf_counter() - began > options.seconds:
                 break
             if name not in met:
-                # the task is met for the first time
-                _judged(name, file, -1, options.device, zygote, references)
+                # the task is met for the first time; after two of its candidates a process awaits the third
+                for number in (-2, -1):
+                    _judged(name, file, number, options.device, zygote, references)
                 met.add(name)
             taken, reports = [], []
             for number in range(options.repeat):
