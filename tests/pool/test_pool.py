@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,6 +146,22 @@ def test_a_running_job_is_cancelled_and_the_next_one_decided() -> None:
         last = one.submit(_endless("last"))
         assert begun["last"].wait(120)
     assert last.cancelled(), "closing ended what ran"
+
+
+def test_a_job_whose_judge_comes_up_is_cancelled_and_the_judge_kept() -> None:
+    with Pool(1) as one:
+        endless = one.submit(_endless("endless"))
+        while "endless" not in one.running:
+            time.sleep(0.01)
+        assert not one.processes(), "its judge is on its way"
+        following = one.submit(job("softmax", "wrong_padding_lanes.py"))
+        assert one.cancel("endless")
+        assert endless.cancelled(), "at once"
+        assert not one.cancel("endless")
+        assert following.result(timeout=240).verdict.label is Label.REJECTED
+        assert one.lost == 0
+        last = one.submit(_endless("last"))
+    assert last.cancelled(), "closing ended what was about to run"
 
 
 def test_reference_workers_are_kept_for_the_tasks_seen_last(zygote: Zygote) -> None:

@@ -117,6 +117,7 @@ class Pool:
         self._gpus, self._progress = list(gpus or []), progress
         self._changed = threading.Condition()
         self._waiting: OrderedDict[int, _Ticket] = OrderedDict()
+        self._starting: dict[int, _Ticket] = {}
         self._running: dict[int, tuple[_Ticket, _Judge]] = {}
         self._warm: dict[int, OrderedDict[str, None]] = {}
         self._next = 0
@@ -178,8 +179,12 @@ class Pool:
         """Cancel a job that waits or runs; False when there is none of that id. A running one loses its judge."""
         with self._changed:
             found = next((t for t in self._waiting.values() if t.job.id == id), None)
+            taken = next((t for t in self._starting.values() if t.job.id == id and not t.cancelled), None)
             if found is not None:
                 del self._waiting[found.number]
+            elif taken is not None:
+                # its judge comes up, and will have nothing to do
+                taken.cancelled, found = True, taken
             else:
                 for ticket, judge in self._running.values():
                     if ticket.job.id == id:
@@ -201,7 +206,8 @@ class Pool:
     def running(self) -> tuple[str, ...]:
         """Ids of the jobs that are being decided."""
         with self._changed:
-            return tuple(ticket.job.id for ticket, _ in self._running.values())
+            tickets = [*self._starting.values(), *(ticket for ticket, _ in self._running.values())]
+            return tuple(ticket.job.id for ticket in tickets)
 
     def processes(self) -> tuple[int, ...]:
         """Process ids of the judges at work."""
@@ -220,6 +226,10 @@ class Pool:
             if not drain:
                 dropped = list(self._waiting.values())
                 self._waiting.clear()
+                for ticket in self._starting.values():
+                    if not ticket.cancelled:
+                        ticket.cancelled = True
+                        dropped.append(ticket)
                 for ticket, judge in self._running.values():
                     ticket.cancelled = True
                     judge.kill()
@@ -242,7 +252,10 @@ class Pool:
                 if judge is None:
                     judge, problem = self._start(number)
                     if judge is None:
-                        self._settle(ticket, Done(ticket.job, None, problem, "judge", 0.0, number, ticket.tries))
+                        with self._changed:
+                            self._starting.pop(number, None)
+                        if not ticket.cancelled:
+                            self._settle(ticket, Done(ticket.job, None, problem, "judge", 0.0, number, ticket.tries))
                         continue
                 judge = self._decide(number, judge, ticket)
         finally:
@@ -262,8 +275,12 @@ class Pool:
     def _decide(self, number: int, judge: _Judge, ticket: _Ticket) -> _Judge | None:
         """Have one job decided; the judge, or None when it was lost."""
         with self._changed:
+            self._starting.pop(number, None)
+            if ticket.cancelled:
+                # whoever cancelled it has told its owner
+                return judge
             self._running[number] = (ticket, judge)
-            if ticket.cancelled or (self._closed and ticket.future.cancelled()):
+            if self._closed and ticket.future.cancelled():
                 judge.kill()
         ticket.tries += 1
         done = judge.answer(ticket, self._progress)
@@ -317,10 +334,12 @@ class Pool:
             mine = self._warm.get(number, OrderedDict())
             others = {task for n, tasks in self._warm.items() if n != number for task in tasks}
             others |= {ticket.job.task.digest for ticket, _ in self._running.values()}
+            others |= {ticket.job.task.digest for ticket in self._starting.values()}
             tickets = list(self._waiting.values())
             chosen = next((t for t in tickets if t.job.task.digest in mine), None)
             chosen = chosen or next((t for t in tickets if t.job.task.digest not in others), tickets[0])
             del self._waiting[chosen.number]
+            self._starting[number] = chosen
             return chosen
 
 
