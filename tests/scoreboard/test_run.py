@@ -14,6 +14,7 @@ import pytest
 
 from assay.scoreboard.cases import Case, mutants
 from assay.scoreboard.controls import controls
+from assay.scoreboard.plan import plan
 from assay.scoreboard.published import clean, seeded, tricks
 from assay.scoreboard.rows import Rows, load
 from assay.scoreboard.run import Effort, run
@@ -92,3 +93,26 @@ def test_a_beginning_of_the_mutants_takes_many_operators_and_subjects() -> None:
     first = mutants(most=1)[:600]
     assert len({c.subject for c in first}) >= 30
     assert len({c.operator for c in first}) >= 40
+
+
+def test_a_fixed_sample_of_the_scoreboard_comes_out_as_its_result_file_says(tmp_path: Path) -> None:
+    told = json.loads((ROOT / "benchmarks/results/scoreboard.cpu.json").read_text(encoding="utf-8"))
+    survivors = {row["name"] for row in told["rows"] if row["by"] == "case" and row["label"] != "rejected"}
+    drawn = plan(("mutants",), sample=5)
+    right = right_ones()
+    rows = Rows(tmp_path / "rows.jsonl")
+    run([*drawn, *right], rows, Effort(screens=(), workers=1, searchers=1))
+    rows.close()
+    found = load([rows.path]).values()
+    judged = {str(r["id"]): r["label"] for r in found if r["type"] == "verdict"}
+    witnessed = {str(r["id"]) for r in found if r["type"] == "witness" and r["how"] not in ("", "stillborn")}
+    assert len(witnessed) >= 2
+    assert {id for id in witnessed if judged[id] != "rejected"} <= survivors
+    assert {c.id: judged[c.id] for c in right} == {c.id: "contract" for c in right}
+
+
+def right_ones() -> list[Case]:
+    """One right candidate for each of three dtypes, each of another kind."""
+    found = {c.id: c for c in controls()}
+    return [found[id] for id in ("control/bias_silu/inductor", "control/row_min@bfloat16/other algorithm: min",
+                                 "control/layer_norm_affine@float16/split batch")]
