@@ -44,6 +44,7 @@ class Step:
         least: seconds without which it is not begun.
         most: seconds that it can use.
         alone: whether it times something, so that nothing else may use its GPU.
+        spare: seconds of its time that are left to end what it has begun, and for the commands that follow.
     """
 
     name: str
@@ -51,21 +52,26 @@ class Step:
     least: float
     most: float
     alone: bool = False
+    spare: float = GRACE_SECONDS
 
 
 STEPS = (
-    Step("quick", ("quick.py --device cuda --seconds {seconds} --out {out}",), 40, 80, alone=True),
+    Step("quick", ("quick.py --device cuda --seconds {seconds} --out {out}",), 60, 300, alone=True),
     Step("timing-exploits", ("timing_exploits.py --jobs 6 --seconds {seconds} --out {out}",), 60, 200, alone=True),
     Step("bench-repeat", ("bench_repeat.py --jobs 5 --seconds {seconds} --out {out}",), 60, 220, alone=True),
     Step("tests-bench", ("-m pytest -q -m gpu tests/bench",), 60, 150, alone=True),
-    Step("tests", ("-m pytest -q -m gpu --ignore tests/bench -n {jobs} tests",), 60, 280),
-    Step("gpu-faults", ("gpu_faults.py --jobs {jobs} --seconds {seconds} --out {out}",), 60, 260),
+    Step("tests", ("-m pytest -q -m gpu --ignore tests/bench -n {jobs} tests",), 60, 240),
+    Step("gpu-faults", ("gpu_faults.py --jobs {jobs} --seconds {seconds} --out {out}",), 60, 420),
     Step("gpu-throughput", ("gpu_throughput.py --jobs {cores} --limit 48 --out {out}",), 60, 160),
     Step("gpu-verdicts", ("gpu_verdicts.py --jobs {jobs} --seconds {seconds} --out {out}",), 60, 300),
     Step("audit", ("audit.py corpus {scratch}",
                    "audit.py whole {scratch} --device cuda --seconds {seconds} -- --workers {jobs}",
                    "audit.py result {scratch} --device cuda --gpus 1 --out {out}"), 90, 300),
     Step("oracle", ("oracle.py --device cuda --seconds {seconds} --out {out}",), 60, 220),
+    Step("scoreboard", ("scoreboard.py run --device cuda --rows {scratch}/rows.jsonl --groups mutants --sample 100 "
+                        "--seconds {seconds} --workers {jobs}",
+                        "scoreboard.py result --device cuda --have {scratch}/rows.jsonl --out {out}"), 120, 240,
+         spare=60),
 )
 
 
@@ -100,7 +106,7 @@ def run(step: Step, lane: Lane, out: Path, seconds: float) -> dict[str, Any]:
             left = seconds - (time.monotonic() - began)
             words = command.format(
                 jobs=max(1, len(lane.cores) * 3 // 4), cores=len(lane.cores),
-                seconds=max(1, round(left - GRACE_SECONDS)), out=result, scratch=scratch).split()
+                seconds=max(1, round(left - step.spare)), out=result, scratch=scratch).split()
             if words[0].endswith(".py"):
                 words[0] = str(ROOT / "benchmarks" / words[0])
             process = subprocess.Popen(

@@ -281,6 +281,8 @@ def _with_run(task: Task, candidate: Candidate, contract: Contract, options: Opt
         memory=max(0, address_space(device) - LIBRARY_BYTES),
     )
     memory = options.memory if options.memory is not None else free_bytes() // 4
+    if device == "cuda":
+        run.sessions = sessions[: memory_planning.side_by_side(study, ctx.device_bytes)]
     run.fits = lambda probe: memory_planning.fits(study, probe, memory)
     progress("pilot", 0, 0)
     ctx, pilots = pilot.learn(ctx, run, sessions[0], options.patience)

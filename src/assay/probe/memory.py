@@ -27,6 +27,17 @@ def candidate_bytes(study: Study, probe: Probe) -> int:
     return 8 * (parameters + len(probe.calls) * (inputs + 2 * outputs))
 
 
+def side_by_side(study: Study, memory: int) -> int:
+    """How many processes may run the task's own sizes at once in a quarter of a GPU's memory; one in any case.
+
+    Args:
+        study: of the task.
+        memory: of the GPU, bytes.
+    """
+    inputs, parameters, outputs = study.elements(study.sizes)
+    return max(1, memory // max(1, 4 * 8 * (parameters + inputs + 2 * outputs)))
+
+
 def fits(study: Study, probe: Probe, budget: int) -> bool:
     """Whether a probe stays under `budget` bytes on both sides."""
     return max(oracle_bytes(study, probe), candidate_bytes(study, probe)) <= budget
