@@ -28,7 +28,7 @@ def learn(ctx: Context, run: Run, session: CandidateSession, patience: float) ->
         session: of the candidate.
         patience: seconds in which a call is expected to end.
     """
-    likely = _lengthened(ctx)[1] if ctx.device != "cpu" else None
+    likely = _lengthened(ctx)[1] if ctx.device != "cpu" and len(run.sessions) > 1 else None
     ctx, records, known = _cost(ctx, run, session, patience, likely)
     if ctx.device == "cpu":
         return ctx, records

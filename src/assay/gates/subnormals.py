@@ -33,7 +33,7 @@ class Subnormals:
     opt_in = False
 
     def plan(self, ctx: Context) -> list[Probe]:
-        """A control; subnormals in each input alone and among zeros; some small normal numbers, and nothing else."""
+        """A control; subnormals in each input alone and among zeros; small normal numbers, among others and alone."""
         leaves = [
             (i, _signs(leaf.structure))
             for i, leaf in enumerate(ctx.study.tensor_inputs())

@@ -178,14 +178,22 @@ def _truncated(
     if arithmetic.product_operands != "tf32" or not PRODUCTS & set(first.ops):
         return {}
     replay = Replay(arithmetic, runs=0, seed=seed, task_dtype=dtype, rounded="tf32 truncated")
+    values = unperturbed(call, replay, len(exact))
+    found = {i: difference(value, leaf.value) for i, (value, leaf) in enumerate(zip(values, exact, strict=False))}
+    return {i: shift for i, shift in found.items() if shift is not None}
+
+
+def unperturbed(call: Call, replay: Replay, count: int) -> list[Any]:
+    """The `count` values of one run of `call` without perturbations, as a variation of the exact one; none if it fails.
+
+    What takes another way through the reference there, as by a branch on a product, predicts nothing.
+    """
     try:
         with same_random_stream():
-            pairs = list(zip(call(replay), exact, strict=True))
+            values = call(replay)
     except (Exception, NeedsSerial):
-        # what takes another way through the reference there, as by a branch on a product, predicts nothing
-        return {}
-    found = {i: difference(value, leaf.value) for i, (value, leaf) in enumerate(pairs)}
-    return {i: shift for i, shift in found.items() if shift is not None}
+        return []
+    return values if len(values) == count else []
 
 
 def _memory(native: list[Any]) -> int:

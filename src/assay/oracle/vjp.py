@@ -10,17 +10,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from assay.oracle.arithmetic import Arithmetic, arithmetic_for, is_real_or_complex
-from assay.oracle.evaluate import RUNS, replaying, truths
-from assay.oracle.reference import (
-    Reference,
-    copied_inputs,
-    copied_module,
-    quiet_state,
-    same_random_stream,
-    task_dtype,
-)
+from assay.oracle.evaluate import RUNS, replaying, truths, unperturbed
+from assay.oracle.reference import Reference, copied_inputs, copied_module, quiet_state, task_dtype
 from assay.oracle.replay import Replay
-from assay.oracle.stacks import NeedsSerial
 from assay.oracle.truth import LAMBDA, Evaluation, LeafTruth
 
 APART = 2.0**-40
@@ -141,12 +133,9 @@ def evaluate_vjp(
         generator = torch.Generator().manual_seed(seed)
         for _ in range(APART_RUNS):
             replay = Replay(chosen, runs=0, seed=seed, task_dtype=dtype)
-            try:
-                with quiet_state(), same_random_stream():
-                    moved = call(replay, generator)
-            except (Exception, NeedsSerial):
-                break
-            if len(moved) == len(found.leaves):
+            with quiet_state():
+                moved = unperturbed(lambda r: call(r, generator), replay, len(found.leaves))
+            if moved:
                 leaves = [_open(truth, other) for truth, other in zip(found.leaves, moved, strict=True)]
                 found = dataclasses.replace(found, leaves=leaves)
     return found

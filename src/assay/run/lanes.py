@@ -332,8 +332,10 @@ def count(device: str, neighbours: int, memory: int) -> int:
         neighbours: judges beside this one, with candidates of their own.
         memory: of the GPU, bytes.
     """
-    if neighbours or device == "cpu":
-        return 1 if neighbours else LANES
+    if neighbours:
+        return 1
+    if device == "cpu":
+        return LANES
     processors = len(os.sched_getaffinity(0))
     return max(LANES, min(LANES_ON_A_GPU, processors // 2, memory // (CONTEXTS_SHARE * CONTEXT_BYTES)))
 

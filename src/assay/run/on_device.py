@@ -202,10 +202,10 @@ def _watch_compiler(recorder: OnDevice) -> None:
 
     def made(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
-        given = inspect.signature(make).bind(*args, **kwargs).arguments
-        if flags:
-            given["ccflags"] = [*(given.get("ccflags") or []), "-O0"]
         try:
+            given = inspect.signature(make).bind(*args, **kwargs).arguments
+            if flags:
+                given["ccflags"] = [*(given.get("ccflags") or []), "-O0"]
             return make(**given)
         finally:
             recorder.spent["stubs"] += round(1e6 * (time.perf_counter() - began))
