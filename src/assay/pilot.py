@@ -53,8 +53,11 @@ def _cost(ctx: Context, run: Run, session: CandidateSession, patience: float,
         return run.one(probe_of(name, sizes), session, timeout)
 
     def cost(record: Record) -> float:
-        calls = record.observation.calls
-        return calls[-1].seconds if calls else record.observation.seconds
+        seen = record.observation
+        if seen.calls:
+            return seen.calls[-1].seconds
+        # waiting for a kernel that never ends, or losing a device, says nothing of a call that ends
+        return seen.seconds if ctx.device == "cpu" and seen.status != "timed_out" else 0.0
 
     cheaper = ctx.study.small if ctx.study.small and ctx.study.small != ctx.sizes else {}
     records: list[Record] = []

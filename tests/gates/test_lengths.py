@@ -107,3 +107,35 @@ def test_probes_that_run_side_by_side_teach_what_they_teach_in_turn(attention: C
                        [(r.probe, r.observation.status, len(r.observation.calls)) for r in records]))
     assert learnt[0] == learnt[1]
     assert learnt[0][0] == ({"WIDTH": 512} if most == 64 else {})
+
+
+NEVER_DONE = """
+import time, torch
+
+class DeviceHung(RuntimeError):
+    pass
+
+class ModelNew(torch.nn.Module):
+    def forward(self, q, k, v):
+        # what a worker says whose device was not done, some time after the call had returned
+        time.sleep(0.7)
+        raise DeviceHung("the device was not done")
+"""
+
+
+def test_what_never_ends_does_not_teach_how_long_a_call_takes(attention: Context, zygote: Zygote) -> None:
+    """Else one endless kernel would be waited for dozens of times as long by each later probe."""
+    ctx = replace(attention, sizes=dict(attention.study.sizes), small=dict(attention.study.small))
+    session = CandidateSession(zygote, NEVER_DONE, ["ModelNew"], {"device": "cpu", "target": "sm_90"}, Limits())
+    reference = ReferenceSession(zygote, load_task(ATTENTION), {})
+    try:
+        reference.study()
+        run = Run(reference, [session], Budget(time.monotonic() + 120.0, floor=10.0), 3)
+        found, records = learn(ctx, run, session, 10.0)
+    finally:
+        session.close()
+        reference.close()
+    assert {r.observation.status for r in records} == {"timed_out"}
+    assert all(r.observation.seconds > 0.5 for r in records)
+    assert found.call_seconds <= SLOW_CALL_SECONDS
+    assert run.budget.timeout(records[0].probe) == 10.0
