@@ -10,6 +10,9 @@ Each step is one call, keeps what it found in DIR, and can be repeated:
     python benchmarks/audit.py scale DIR [--rows 100000]
     python benchmarks/audit.py result DIR [--ray-in OTHER]
 
+On a GPU: `whole DIR --device cuda` with `--gpus N` for the first N of the GPUs that there are, and `--called NAME` for
+further audits of the same corpus with other GPUs and workers; then `device DIR` compares them, verdict by verdict.
+
 The corpus is the package's own kernels and their mutants. `killed` ends the command with SIGKILL after a random
 number of results, as often as asked, and lets the last one end. Some mutants return memory that nobody wrote, which
 is another each time: `control` judges the rows that differ once more, and those that differ again from the audit left
@@ -34,6 +37,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from assay.oracle.cache import DIRECTORY_VARIABLE
 from common import write_result
 
 ROW_WISE = (
@@ -71,11 +75,57 @@ def make_corpus(folder: Path, tasks: int, rows: int) -> None:
     print(f"{len(taken)} candidates of {len(chosen)} tasks")
 
 
-def start(folder: Path, name: str, extra: list[str]) -> subprocess.Popen[bytes]:
-    """The command, in a process group of its own."""
+def start(folder: Path, name: str, extra: list[str], gpus: int = 0) -> subprocess.Popen[bytes]:
+    """The command, in a process group of its own; with `gpus` it sees that many."""
     corpus = folder / ("control.jsonl" if name == "control" else "corpus.jsonl")
     command = [sys.executable, "-m", "assay", "audit", "run", str(corpus), "-o", str(folder / name), *extra]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    seen = {}
+    if gpus:
+        # compared with others: none finds truths that another has left
+        seen = {"CUDA_VISIBLE_DEVICES": ",".join(_indices(gpus)),
+                DIRECTORY_VARIABLE: str(folder / f"{name}-truths")}
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **seen})
+
+
+def _indices(gpus: int) -> list[str]:
+    """The first so many GPUs, of those that the environment leaves."""
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip().isdigit()]
+    return (named or [str(number) for number in range(gpus)])[:gpus]
+
+
+class Busy:
+    """How busy each GPU is while something runs, by `nvidia-smi`: the share of its time in which a kernel runs.
+
+    Args:
+        gpus: how many GPUs are looked at; none where 0.
+    """
+
+    def __init__(self, gpus: int) -> None:
+        self._gpus = _indices(gpus)
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Busy:
+        if self._gpus:
+            self._process = subprocess.Popen(
+                ["nvidia-smi", "--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits", "-lms", "500"],
+                stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+
+    def shares(self) -> list[float]:
+        """Mean share of each GPU, from 0 to 1, up to now; ends the looking."""
+        if self._process is None:
+            return []
+        self._process.terminate()
+        seen: dict[str, list[float]] = {index: [] for index in self._gpus}
+        for line in self._process.communicate()[0].splitlines():
+            index, _, share = line.partition(", ")
+            if share.strip().isdigit() and index in seen:
+                seen[index].append(float(share) / 100)
+        return [round(sum(one) / len(one), 3) for one in seen.values() if one]
 
 
 def results_of(folder: Path) -> int:
@@ -133,13 +183,16 @@ def follow(process: subprocess.Popen[bytes], seconds: float, stop: Any = None) -
     return "ended"
 
 
-def whole(folder: Path, seconds: float, extra: list[str], name: str = "whole") -> None:
+def whole(folder: Path, seconds: float, extra: list[str], name: str = "whole", gpus: int = 0) -> None:
     """One audit, left alone. A run that the time ends is not left alone, and is said to be in parts."""
     began, before = time.monotonic(), results_of(folder / name)
-    how = follow(start(folder, name, extra), seconds)
+    with Busy(gpus) as busy:
+        how = follow(start(folder, name, extra, gpus), seconds)
+        shares = busy.shares()
     spent = state(folder).get(f"{name}_s", 0.0) + time.monotonic() - began
     parts = state(folder).get(f"{name}_parts", 0) + 1
-    state(folder, **{f"{name}_s": spent, f"{name}_parts": parts, f"{name}_options": extra})
+    state(folder, **{f"{name}_s": spent, f"{name}_parts": parts, f"{name}_options": extra, f"{name}_gpus": gpus,
+                     f"{name}_shares": shares})
     print(f"{name}: {how} after {spent:.0f} s in {parts} parts, {results_of(folder / name) - before} results")
 
 
@@ -339,12 +392,55 @@ def result(folder: Path, device: str, gpus: int, out: Path | None, ray_in: Path)
     print(json.dumps(metrics, indent=1), path)
 
 
+def device_result(folder: Path, device: str, out: Path | None) -> None:
+    """Compare audits of one corpus that ran with other GPUs and workers, and write the result file.
+
+    `whole` is the audit that the others are compared to: their labels, on the rows that they judged.
+    """
+    from assay.audit.export import export
+    from assay.audit.store import Store
+    from assay.audit.summary import summarise
+
+    found = state(folder)
+    for key in (k for k in found if k.endswith("_shares")):
+        with Store(folder / key.removesuffix("_shares")) as store:
+            export(store)
+    with Store(folder / "whole") as store:
+        counted = summarise(store)
+    metrics: dict[str, float] = {
+        "candidates": counted.rows, "decided": counted.whole.decided, "rejected": counted.whole.rejected,
+        "rows_lost": counted.statuses["pending"], "rows_doubled": doubled(folder / "whole")}
+    rows: list[dict[str, Any]] = []
+    for key in sorted(k for k in found if k.endswith("_shares")):
+        name = key.removesuffix("_shares")
+        with Store(folder / name) as store:
+            judged = sum(1 for row in store.rows(chosen=True) if "battery" in store.verdicts(row.id))
+        spent, shares = found[f"{name}_s"], found[key]
+        options = found[f"{name}_options"]
+        row: dict[str, Any] = {
+            "audit": name, "gpus": found[f"{name}_gpus"], "workers": int(options[options.index("--workers") + 1]),
+            "judged": judged, "seconds": round(spent, 1), "parts": found[f"{name}_parts"],
+            "per_minute": round(60 * judged / spent, 1), "gpu_shares": shares, "options": options}
+        if name != "whole":
+            against = compared(folder / "whole", folder / name)
+            row |= {"labels_different": against["labels"], "doubled": against["doubled"]}
+        rows.append(row)
+        prefix = "" if name == "whole" else f"{name.replace('-', '_')}_"
+        metrics |= {f"{prefix}{what}": row[what] for what in ("gpus", "workers", "judged", "per_minute")}
+        metrics[f"{prefix}gpu_share"] = round(sum(shares) / max(1, len(shares)), 3)
+        if "labels_different" in row:
+            metrics[f"{prefix}labels_different"] = row["labels_different"]
+    path = write_result("audit", device, metrics, rows, out=out)
+    print(json.dumps(metrics, indent=1), path)
+
+
 def main() -> None:
     """One step."""
     arguments = sys.argv[1:]
     extra = arguments[arguments.index("--") + 1:] if "--" in arguments else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("corpus", "whole", "killed", "control", "ray", "scale", "result"))
+    parser.add_argument("step", choices=("corpus", "whole", "killed", "control", "ray", "scale", "result",
+                                             "device"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tasks", type=int, default=30)
     parser.add_argument("--rows", type=int, default=None)
@@ -352,6 +448,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--called", default="whole")
     parser.add_argument("--ray-in", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args(arguments[:arguments.index("--")] if "--" in arguments else arguments)
@@ -362,7 +459,7 @@ def main() -> None:
     if options.step == "corpus":
         make_corpus(folder, options.tasks, options.rows or 320)
     elif options.step == "whole":
-        whole(folder, options.seconds, settings)
+        whole(folder, options.seconds, settings, options.called, options.gpus)
     elif options.step == "killed":
         killed(folder, options.kills, options.seconds, settings)
     elif options.step == "control":
@@ -371,6 +468,8 @@ def main() -> None:
         whole(folder, options.seconds, [*settings, "--backend", "ray"], "ray")
     elif options.step == "scale":
         scale(folder, options.rows or 100_000)
+    elif options.step == "device":
+        device_result(folder, options.device, options.out)
     else:
         result(folder, options.device, options.gpus, options.out, options.ray_in or folder)
 

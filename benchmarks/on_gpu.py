@@ -65,8 +65,8 @@ STEPS = (
     Step("gpu-throughput", ("gpu_throughput.py --jobs {cores} --limit 48 --out {out}",), 60, 160),
     Step("gpu-verdicts", ("gpu_verdicts.py --jobs {jobs} --seconds {seconds} --out {out}",), 60, 300),
     Step("audit", ("audit.py corpus {scratch}",
-                   "audit.py whole {scratch} --device cuda --seconds {seconds} -- --workers {jobs}",
-                   "audit.py result {scratch} --device cuda --gpus 1 --out {out}"), 90, 300),
+                   "audit.py whole {scratch} --device cuda --gpus 1 --seconds {seconds} -- --workers {jobs}",
+                   "audit.py device {scratch} --device cuda --out {out}"), 90, 400),
     Step("oracle", ("oracle.py --device cuda --seconds {seconds} --out {out}",), 60, 220),
     Step("scoreboard", ("scoreboard.py run --device cuda --rows {scratch}/rows.jsonl --groups mutants --sample 100 "
                         "--seconds {seconds} --workers {jobs}",

@@ -75,10 +75,13 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="part of an example's name, or several with commas between")
     parser.add_argument("--seconds", type=float, default=1e9, help="judge no further kernel after this long")
+    parser.add_argument("--have", type=Path, default=None,
+                        help="a result of this device that its time cut short; what it has is not judged again")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    kernels, met = _kernels(options.only), set()
+    rows: list[dict[str, Any]] = json.loads(options.have.read_text())["rows"] if options.have else []
+    every, met = _kernels(options.only), set()
+    kernels = [(name, file) for name, file in every if f"{name}/{file}" not in {r["name"] for r in rows}]
     began = time.perf_counter()
     with Zygote() as zygote, References(zygote, limit=len(ROW_WISE)) as references:
         zygote.wait_ready()
@@ -98,8 +101,8 @@ def main() -> None:
             rows.append(_row(name, file, taken, reports))
             print(f"{time.perf_counter() - began:6.1f} {json.dumps(rows[-1])}", flush=True)
             if not options.only or options.out is not None:
-                write_result("quick", options.device, _metrics(rows, len(kernels)), rows, out=options.out)
-    print(_metrics(rows, len(kernels)))
+                write_result("quick", options.device, _metrics(rows, len(every)), rows, out=options.out)
+    print(_metrics(rows, len(every)))
 
 
 if __name__ == "__main__":
