@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,15 @@ def _cuda_in_use() -> bool:
     return bool(torch.cuda.is_available() and torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
+def _deterministic(mode: bool, warn_only: bool) -> None:
+    """As `torch.use_deterministic_algorithms`, which imports the compiler to tell it: seconds of each first truth."""
+    direct = getattr(torch._C, "_set_deterministic_algorithms", None)
+    if direct is None or "torch._inductor.config" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    else:
+        direct(mode, warn_only=warn_only)
+
+
 @contextlib.contextmanager
 def quiet_state() -> Iterator[None]:
     """IEEE products and deterministic algorithms inside; every global flag and generator restored after."""
@@ -99,12 +109,12 @@ def quiet_state() -> Iterator[None]:
                 saved.append((owner, name, getattr(owner, name)))
                 setattr(owner, name, value)
             torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-            torch.use_deterministic_algorithms(True, warn_only=True)
+            _deterministic(True, warn_only=True)
             yield
         finally:
             for owner, name, value in reversed(saved):
                 setattr(owner, name, value)
-            torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+            _deterministic(deterministic, warn_only)
             torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
             torch.random.set_rng_state(cpu)
             if gpu:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
+import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -87,6 +89,14 @@ class Replay(Narrowed, TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.jumped = False
         self.depth = 0
         self.attention_tile: int | None = None
+        if "torch._dynamo" in sys.modules:
+            # whoever compiles may want to compile what is called from it as well
+            self.__torch_dispatch__ = types.MethodType(_not_compiled, self)  # type: ignore[method-assign]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # wrapping the mode imports the compiler, which takes seconds in each process anew
+        return False
 
     # The dispatch protocol.
 
@@ -250,6 +260,8 @@ def product_of(sizes: Iterable[int]) -> int:
     """Product of sizes; 1 for none."""
     return math.prod(sizes)
 
+
+_not_compiled: Any = torch._disable_dynamo(Replay.__torch_dispatch__, recursive=True)
 
 _handlers: dict[Any, Rule] = {}
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from assay.oracle import memory
+from assay.oracle.no_compiler import spare_compiler
 from assay.run import codec, wire
 from assay.run.cost import cost_of
 from assay.run.reference_inputs import arranged, cast, own_copy
@@ -21,6 +22,7 @@ from assay.task.model import Task, TaskError
 def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
     """Answer requests until the judge closes the channel."""
     torch.set_num_threads(1)
+    spare_compiler()
     memory.keep_freed()
     state = State(spec["options"])
     handlers = {"task": _task, "study": _study, "restore": _restore, "instance": _instance, "truth": truth,

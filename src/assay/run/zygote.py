@@ -314,6 +314,8 @@ def _warm() -> None:
         import triton
         import triton.language
         import triton.runtime.interpreter  # noqa: F401
+    import assay.contract.domain
+    import assay.oracle.handlers
     import assay.run.candidate_worker
     import assay.run.reference_worker  # noqa: F401
 

@@ -17,6 +17,11 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.steps = steps
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # wrapping the mode would import the compiler
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)

@@ -241,6 +241,11 @@ def database_cases(name: str) -> Iterator[Arguments]:
     seen: list[Arguments] = []
 
     class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # wrapping the mode would import the compiler
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if func is overload:
