@@ -196,9 +196,13 @@ def _verify(task: Task, candidate: Candidate, contract: Contract, options: Optio
                                    "failures": failures, "kills": [], "patience": options.patience,
                                    "build_cache": BuildCache(candidate.digest, cache)}
     ahead = references.ahead if references is not None else None
+    stubs = references.stubs if references is not None and device == "cuda" else None
+    if stubs is not None:
+        stubs.share(cache)
     sessions = [
         CandidateSession(zygote, candidate.source, entries(task, candidate),
-                         {"device": device, "target": options.target}, limits, ahead=ahead, **confinement)
+                         {"device": device, "target": options.target}, limits, ahead=ahead, stubs=stubs,
+                         **confinement)
         for _ in range(options.lanes or lanes.count(device, options.neighbours, device_bytes(device)))
     ]
     compilers: dict[str, CandidateSession] = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.run.process import Death, Limits, Worker, Zygote
+from assay.run.stub_cache import StubCache
 from assay.run.wire import ready
 
 KEPT = 4
@@ -59,10 +60,11 @@ class Ahead:
     Args:
         zygote: the warm parent that workers are forked from.
         limit: workers kept.
+        stubs: launcher stubs for those on a GPU; None hands on none.
     """
 
-    def __init__(self, zygote: Zygote, limit: int = KEPT) -> None:
-        self._zygote, self._limit = zygote, limit
+    def __init__(self, zygote: Zygote, limit: int = KEPT, stubs: StubCache | None = None) -> None:
+        self._zygote, self._limit, self._stubs = zygote, limit, stubs
         self._kept: OrderedDict[str, list[_Started]] = OrderedDict()
         self._taking = threading.Lock()
 
@@ -95,7 +97,7 @@ class Ahead:
             have = self._kept.setdefault(key, [])
             self._kept.move_to_end(key)
             for each in alike[len(have):]:
-                have.append(_warming(each.start(self._zygote)))
+                have.append(_warming(each, each.start(self._zygote), self._stubs))
         while sum(map(len, self._kept.values())) > self._limit:
             key, oldest = next(iter(self._kept.items()))
             if oldest:
@@ -116,13 +118,17 @@ class Ahead:
         self.close()
 
 
-def _warming(worker: Worker) -> _Started:
+def _warming(wanted: Wanted, worker: Worker, stubs: StubCache | None) -> _Started:
     """A worker that warms up while others do something else."""
     ready: list[bool] = []
+    on_gpu = wanted.options.get("device") == "cuda" and "mode" not in wanted.options
 
     def warm() -> None:
-        answer = worker.request({"op": "warm"}, timeout=WARM_SECONDS, payload_limit=1 << 10)
+        kept, objects = stubs.offer(worker) if stubs is not None and on_gpu else (None, [])
+        answer = worker.request({"op": "warm", "stubs": kept}, objects, timeout=WARM_SECONDS, payload_limit=1 << 10)
         if not isinstance(answer, Death) and answer.header.get("ok") is True:
+            if kept is not None and stubs is not None:
+                stubs.take(worker, answer.header.get("stubs"), wanted.sandbox, wanted.hide)
             ready.append(True)
 
     thread = threading.Thread(target=warm, daemon=True)

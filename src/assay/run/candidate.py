@@ -22,6 +22,7 @@ from assay.run.build_cache import BuildCache
 from assay.run.process import Death, Limits, Worker, Zygote
 from assay.run.reply import printable
 from assay.run.sandbox import Level
+from assay.run.stub_cache import StubCache
 from assay.run.wire import Frame
 
 ARENA_BYTES = 4 << 30
@@ -74,6 +75,7 @@ class CandidateSession:
         build_cache: extensions that the candidate built, shared by all its sessions.
         kills: probes on which it was ended from outside, shared by all its sessions.
         ahead: workers that were started before the candidate was there.
+        stubs: launcher stubs for candidates of any source; None keeps none.
 
     Attributes:
         wanted: what its workers are started with.
@@ -83,10 +85,10 @@ class CandidateSession:
                  limits: Limits, *, sandbox: str | None = None, hide: Sequence[str] = (),
                  failures: list[Observation] | None = None, patience: float = 10.0,
                  build_cache: BuildCache | None = None, kills: list[str] | None = None,
-                 ahead: Ahead | None = None) -> None:
+                 ahead: Ahead | None = None, stubs: StubCache | None = None) -> None:
         self._zygote, self._source, self._entries = zygote, source, list(entries)
         self.wanted = Wanted(options, limits, sandbox, tuple(hide))
-        self._ahead = ahead
+        self._ahead, self._stubs = ahead, stubs
         self._worker: Worker | None = None
         self._keys: set[str] = set()
         self._load_failures: list[Observation] = [] if failures is None else failures
@@ -180,7 +182,7 @@ class CandidateSession:
             return Observation(probe=probe.id, status="forged",
                                text=printable(f"the reply makes no sense: {error}", 500))
         self._ran = True
-        self._build_cache.take(answer.header.get("built"), memoryview(answer.payload))
+        self._hear(worker, answer)
         others, files = worker.census()
         if others or files:
             observation = observation.model_copy(update={"left": others, "files": files})
@@ -228,11 +230,12 @@ class CandidateSession:
         ready = self._ahead.take(self.wanted) if self._ahead is not None else None
         worker = ready or self.wanted.start(self._zygote)
         kept = self._build_cache.items() if self._builds else []
+        stubs, objects = self._stubs.offer(worker) if self._stubs is not None else (None, [])
         header = {"op": "load", "source": self._source, "entries": self._entries,
-                  "builds": [[key, name, len(data)] for key, name, data in kept]}
+                  "builds": [[key, name, len(data)] for key, name, data in kept], "stubs": stubs}
         limit = max(self._load_seconds, BUILD_SECONDS if self._builds else 0.0)
-        answer = worker.request(header, [memoryview(data) for _, _, data in kept], timeout=min(limit, left),
-                                payload_limit=BUILT_BYTES)
+        answer = worker.request(header, [*(memoryview(data) for _, _, data in kept), *objects],
+                                timeout=min(limit, left), payload_limit=BUILT_BYTES)
         failure: Observation | None = None
         if isinstance(answer, Death):
             failure = self._lost(probe_id, answer, limit <= left)
@@ -256,10 +259,16 @@ class CandidateSession:
             self._load_failures += [failure] * (LOAD_ATTEMPTS if hung else 1)
             return failure
         assert isinstance(answer, Frame)
-        self._build_cache.take(answer.header.get("built"), memoryview(answer.payload))
+        self._hear(worker, answer)
         self._worker, self._keys = worker, set()
         self.entry = printable(answer.header.get("entry", ""), 200)
         return None
+
+    def _hear(self, worker: Worker, answer: Frame) -> None:
+        """Note what a worker built on the way to an answer."""
+        self._build_cache.take(answer.header.get("built"), memoryview(answer.payload))
+        if self._stubs is not None:
+            self._stubs.take(worker, answer.header.get("stubs"), self.wanted.sandbox, self.wanted.hide)
 
     def _send_instance(self, worker: Worker, weights: Weights, left: float,
                        probe_id: str) -> Observation | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from assay.run import bait, builds, codec, integrity, timed, weights
+from assay.run import bait, builds, codec, integrity, stubs, timed, weights
 
 
 class State:
@@ -31,6 +31,7 @@ class State:
         self.modes: list[str] = []
         self.bait, self.expected = bait.plant(), torch.zeros(1)
         self.builds = builds.Builds(os.path.join(os.getcwd(), "builds"))
+        self.stubs = stubs.Stubs()
         self.benches: dict[str, timed.Bench] = {}
 
 

@@ -47,6 +47,8 @@ def main(sock: socket.socket, arena_fd: int, spec: dict[str, Any]) -> None:
         if offered:
             header["built"] = [[key, name, len(data)] for key, name, data in offered]
             chunks = [*chunks, *[memoryview(data) for _, _, data in offered]]
+        if (told := state.stubs.told()) is not None:
+            header["stubs"] = told
         header["token"] = frame.header.get("token")
         wire.send(sock, header, chunks)
 
@@ -72,13 +74,14 @@ def _enter_device(state: State) -> None:
             # writing launches down takes time itself
             from assay.run import on_device
 
-            state.on_device = on_device.install()
+            state.on_device = on_device.install(state.stubs)
             state.on_device.spent["context"] = round(1e6 * (time.perf_counter() - began))
     state.builds.install()
 
 
 def _warm(state: State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
     """Do what a candidate's first launch would have to wait for. No candidate has been here."""
+    state.stubs.restore(frame.header.get("stubs"), memoryview(frame.payload))
     _enter_device(state)
     if state.on_device is not None:
         from assay.run import warm_kernel
@@ -92,11 +95,12 @@ def _warm(state: State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryv
 def load(state: State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:
     """Import the candidate's source from a file of its own."""
     header = frame.header
-    _enter_device(state)
     view, kept = memoryview(frame.payload), []
     for key, name, size in header.get("builds", []):
         kept.append((key, name, bytes(view[:size])))
         view = view[size:]
+    state.stubs.restore(header.get("stubs"), view)
+    _enter_device(state)
     state.builds.restore(kept)
     state.watched = integrity.snapshot()
     state.threads, state.environment = frozenset(traces.native_threads()), dict(os.environ)

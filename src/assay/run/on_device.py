@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from assay.run.emulation.targets import TARGETS
 from assay.run.kernel_times import EventTimes
 from assay.run.occupancy import occupancy
+from assay.run.stubs import Stubs, asked_for, unoptimised
 
 BUSY_CYCLES = 60_000_000
 """Clock cycles of the sleep queued ahead of a call: about 30 ms at 2 GHz."""
@@ -107,8 +108,12 @@ def _taken_by(kernel: Any) -> dict[str, Any] | None:
         "sha256": hashlib.sha256(binary).hexdigest()}
 
 
-def install() -> OnDevice:
-    """Record launches in this process from now on; at once nothing where Triton is missing."""
+def install(stubs: Stubs | None = None) -> OnDevice:
+    """Record launches in this process from now on; at once nothing where Triton is missing.
+
+    Args:
+        stubs: host code of launches that need not be built; what is built is noted there. None keeps none.
+    """
     recorder = OnDevice()
     try:
         import triton
@@ -161,7 +166,7 @@ def install() -> OnDevice:
         finally:
             self.configs = every
 
-    _watch_compiler(recorder)
+    _watch_compiler(recorder, Stubs() if stubs is None else stubs)
     _tune_briefly()
     JITFunction.run = run
     Autotuner.__init__ = created
@@ -185,11 +190,11 @@ def _tune_briefly() -> None:
     testing.do_bench = brief
 
 
-def _watch_compiler(recorder: OnDevice) -> None:
+def _watch_compiler(recorder: OnDevice, stubs: Stubs) -> None:
     """Add up what compiling takes in this process; a Triton without these hooks leaves it at zero.
 
-    The host code that launches a kernel is not optimised: a verdict launches it a few times, and compiling it well
-    takes longer than compiling the kernel.
+    The host code that launches a kernel is taken from what is kept, or not optimised: a verdict launches it a few
+    times, and compiling it well takes longer than compiling the kernel.
     """
     from triton import knobs
     from triton.runtime import build
@@ -197,16 +202,20 @@ def _watch_compiler(recorder: OnDevice) -> None:
     def compiled(*, times: Any, cache_hit: bool, **_: Any) -> None:
         recorder.spent["compile"] += 0 if cache_hit else int(times.total)
 
-    make = build._build
-    flags = "ccflags" in inspect.signature(make).parameters
+    signature, make = inspect.signature(build._build), unoptimised(build._build)
 
     def made(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
         try:
-            given = inspect.signature(make).bind(*args, **kwargs).arguments
-            if flags:
-                given["ccflags"] = [*(given.get("ccflags") or []), "-O0"]
-            return make(**given)
+            given = signature.bind(*args, **kwargs).arguments
+            wanted = asked_for(given)
+            if wanted is None:
+                return make(**given)
+            if (kept := stubs.find(wanted, given["srcdir"])) is not None:
+                return kept
+            path = make(**given)
+            stubs.built(wanted)
+            return path
         finally:
             recorder.spent["stubs"] += round(1e6 * (time.perf_counter() - began))
 

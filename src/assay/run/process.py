@@ -266,6 +266,10 @@ class Worker:
     hostile: bool = True
     arena_used: int = 0
     printed: int = 0
+    stubs_given: set[str] = field(default_factory=set)
+    """Keys of the launcher stubs that it was handed."""
+    stubs_told: int = 0
+    """Launcher stubs that it said it had built."""
     _tail: bytearray = field(default_factory=bytearray)
     _open: set[int] = field(default_factory=set)
     death: Death | None = None

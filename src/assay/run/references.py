@@ -12,6 +12,7 @@ from assay.run.ahead import Ahead, Wanted
 from assay.run.candidate import CandidateSession
 from assay.run.process import Zygote
 from assay.run.reference import ReferenceSession
+from assay.run.stub_cache import StubCache
 from assay.task import Task
 
 SESSIONS = 4
@@ -28,12 +29,14 @@ class References:
         limit: sessions kept.
 
     Attributes:
-        ahead: workers for the next candidates.
+        stubs: host code of launches for the next candidates on a GPU.
+        ahead: workers for them.
     """
 
     def __init__(self, zygote: Zygote, limit: int = SESSIONS) -> None:
         self._zygote, self._limit = zygote, limit
-        self.ahead = Ahead(zygote)
+        self.stubs = StubCache(zygote)
+        self.ahead = Ahead(zygote, stubs=self.stubs)
         self._latest: list[list[Wanted]] = []
         self._kept: OrderedDict[str, ReferenceSession] = OrderedDict()
         self._ending: list[CandidateSession] = []
@@ -68,6 +71,8 @@ class References:
     def get_ready(self) -> None:
         """Start workers for the next candidate, where it will take the like of the last: while nobody waits.
 
+        Host code that candidates had to have built is compiled beside that.
+
         Raises:
             RuntimeError: the warm parent is gone.
         """
@@ -75,6 +80,7 @@ class References:
         *before, last = self._latest or [[]]
         if last and (not last[0].hide or (before and {w.key for w in before[0]} == {w.key for w in last})):
             self.ahead.prepare(last)
+        self.stubs.build()
 
     def drop(self, session: ReferenceSession) -> None:
         """End a session that may have been interrupted in the middle of a question."""
@@ -86,6 +92,7 @@ class References:
         """End all of them."""
         self._let_go()
         self.ahead.close()
+        self.stubs.close()
         while self._kept:
             self._kept.popitem()[1].close()
 

@@ -194,6 +194,8 @@ def _become_worker(spec: dict[str, Any], fds: list[int]) -> None:
     gc.enable()
     if spec["role"] == "candidate" and spec["options"].get("mode") == "sanitize":
         from assay.run.sanitizer import main
+    elif spec["role"] == "candidate" and spec["options"].get("mode") == "stub":
+        from assay.run.stub_worker import main
     elif spec["role"] == "candidate":
         from assay.run.candidate_worker import main
     else:
