@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.oracle.arithmetic import FORMAT, UNIT, Arithmetic, is_real_or_complex, wide_dtype
@@ -261,7 +262,7 @@ def product_of(sizes: Iterable[int]) -> int:
     return math.prod(sizes)
 
 
-_not_compiled: Any = torch._disable_dynamo(Replay.__torch_dispatch__, recursive=True)
+_not_compiled: Any = _disable_dynamo(Replay.__torch_dispatch__, recursive=True)
 
 _handlers: dict[Any, Rule] = {}
 
