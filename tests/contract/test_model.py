@@ -70,6 +70,12 @@ def test_what_is_written_reads_back(contract, note):
     assert Contract.from_data(tomllib.loads(text)) == contract
 
 
+@pytest.mark.parametrize("name", ["0\n", "a\nb", "\n", " a", "a.b", "a]", 'a"', "é", "", "a\r", "a b"])
+def test_names_that_no_bare_key_can_be_read_back(name):
+    contract = Contract.from_data({"domain": {"sizes": {name: {"minimum": 2}}, "inputs": {name: {"low": 0.0}}}})
+    assert Contract.from_data(tomllib.loads(write(contract))) == contract
+
+
 def test_what_a_person_wrote_wins():
     inferred = Contract.from_data({
         "domain": {"sizes": {"N": {"minimum": 0, "multiple_of": 4}},

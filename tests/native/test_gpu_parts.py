@@ -147,3 +147,27 @@ def test_only_what_hangs_again_in_a_new_process_hangs(zygote: Zygote, tmp_path: 
         assert run.one(probe, session).observation.status == status
         session.close()
         reference_session.close()
+
+
+def test_torch_computes_for_a_candidate_as_for_its_reference() -> None:
+    """By itself a convolution takes TF32 on a GPU; in a process of its own, as the flags are the whole process's."""
+    program = textwrap.dedent("""
+        import torch
+        from assay.run.candidate_worker import library_arithmetic
+        assert torch.backends.cudnn.allow_tf32
+        library_arithmetic()
+        matmul = torch.backends.cuda.matmul
+        assert not torch.backends.cudnn.allow_tf32 and not matmul.allow_tf32
+        assert not matmul.allow_fp16_reduced_precision_reduction
+        assert not matmul.allow_bf16_reduced_precision_reduction
+        # whoever asks for less gets it, in either way of asking
+        torch.backends.cudnn.allow_tf32 = matmul.allow_tf32 = True
+        assert torch.backends.cudnn.allow_tf32 and torch.get_float32_matmul_precision() == "high"
+        library_arithmetic()
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        torch.backends.cudnn.conv.fp32_precision = "tf32"
+        assert torch.backends.cudnn.conv.fp32_precision == "tf32"
+        torch.set_float32_matmul_precision("high")
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

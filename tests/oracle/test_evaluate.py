@@ -1,6 +1,8 @@
 """What `evaluate` promises: private copies, float64 through casts, guards, exactness, plain-data truths."""
 
 import json
+import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -296,3 +298,39 @@ def test_products_under_autocast_are_judged_at_its_precision() -> None:
     with torch.no_grad():
         assert compare(truth, module(x).bfloat16()).ok
         assert not compare(truth, (module(x) * 1.1).bfloat16()).ok
+
+
+def welford(x: torch.Tensor) -> torch.Tensor:
+    """Mean of each row by a running update, which subtracts it from the next element."""
+    mean = torch.zeros(x.shape[:-1], dtype=x.dtype)
+    for i in range(x.shape[-1]):
+        mean = mean + (x[..., i] - mean) / (i + 1)
+    return mean
+
+
+@pytest.mark.parametrize("function", [torch.var_mean, torch.std_mean])
+@pytest.mark.parametrize("data", ["normal", "small integers"])
+def test_a_mean_that_comes_with_a_variance_may_be_nan_where_it_is_infinite(function: Any, data: str) -> None:
+    """What follows an infinity in Welford's update makes it NaN, and what follows it is up to the kernel."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(6, 40, generator=generator) if data == "normal" else \
+        torch.randint(-3, 4, (6, 40), generator=generator).float()
+    x[1, -1], x[2, 3], x[3, 0], x[4, 7] = math.inf, math.inf, -math.inf, math.nan
+    found = evaluate(lambda t: function(t, dim=-1, correction=0), [x], {}, runs=6)
+    variance, mean = found.leaves
+    assert variance.decided.all()
+    assert mean.decided.tolist() == [True, False, False, False, True, True]
+    one_way, other = x.mean(-1), welford(x)
+    assert one_way[1:4].isinf().all()
+    assert other[2:4].isnan().all()
+    assert compare(mean, one_way).ok
+    assert compare(mean, other).ok
+    assert not compare(mean, torch.zeros(6)).ok
+
+
+def test_a_mean_alone_is_infinite_where_a_summand_is() -> None:
+    x = torch.randn(3, 40)
+    x[1, 3] = math.inf
+    [mean] = evaluate(lambda t: t.mean(-1), [x], {}, runs=6).leaves
+    assert mean.decided.all()
+    assert not compare(mean, welford(x)).ok

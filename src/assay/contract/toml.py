@@ -11,7 +11,7 @@ from typing import Any
 from assay.contract.inference import InferredContract
 from assay.contract.model import Contract
 
-_BARE = re.compile(r"^[A-Za-z0-9_-]+$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 _TABLES = {
     "domain": "Where a candidate has to be right.",
@@ -76,7 +76,7 @@ def _table(
 
 def quoted(key: str) -> str:
     """A key as TOML, bare where it can be."""
-    return key if _BARE.match(key) else _string(key)
+    return key if _BARE.fullmatch(key) else _string(key)
 
 
 def value_text(value: Any) -> str:

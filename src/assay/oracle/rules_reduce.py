@@ -96,7 +96,26 @@ def _variance(replay: Replay, func: Any, args: tuple[Any, ...], kwargs: dict[str
             value = torch.sqrt(value)
         if not name.endswith("_mean"):
             return value
+        mean = _open_at_infinities(replay, mean)
         return value, mean if keepdim else mean.squeeze(dims) if dims else mean
+
+
+def _open_at_infinities(replay: Replay, mean: torch.Tensor) -> torch.Tensor:
+    """A mean that comes with a variance: undecided where it is infinite.
+
+    Welford's update subtracts the running mean from the next element, so that what follows an infinity makes it NaN:
+    whether anything does is up to the order of the elements.
+    """
+    endless = torch.isinf(mean.abs())
+    if not replay.runs + replay.serial or not bool(endless.any()):
+        return mean
+    if replay.serial:
+        return mean.masked_fill(endless, math.nan)
+    known = replay.stack(mean)
+    versions = mean.expand(replay.runs, *mean.shape).clone() if known is None else known.clone()
+    versions[0].masked_fill_(endless, math.nan)
+    replay.attach(mean, versions)
+    return mean
 
 
 def about_mean(

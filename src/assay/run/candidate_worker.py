@@ -70,6 +70,7 @@ def _enter_device(state: State) -> None:
         state.device = "cuda"
         began = time.perf_counter()
         torch.zeros(1, device="cuda")
+        library_arithmetic()
         if state.options.get("mode") != "time":
             # writing launches down takes time itself
             from assay.run import on_device
@@ -77,6 +78,18 @@ def _enter_device(state: State) -> None:
             state.on_device = on_device.install(state.stubs)
             state.on_device.spent["context"] = round(1e6 * (time.perf_counter() - began))
     state.builds.install()
+
+
+def library_arithmetic() -> None:
+    """Have torch's own products and convolutions compute in this process as they do in the reference's: IEEE.
+
+    Convolutions take TF32 unless told otherwise, and half-precision products may be summed in half precision. A
+    candidate that leaves an operation to torch owes no other arithmetic than torch was asked for; one that asks for
+    less has asked itself.
+    """
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def _warm(state: State, frame: wire.Frame) -> tuple[dict[str, Any], list[memoryview]]:

@@ -35,7 +35,7 @@ DTYPES = {
     "i64": "int64",
 }
 MOST_ELEMENTS = 1 << 16
-_FOLDER = re.compile(r"^[a-z_][a-z0-9_]*?(?:__[A-Za-z0-9_]+)?$")
+_FOLDER = re.compile(r"[a-z_][a-z0-9_]*?(?:__[A-Za-z0-9_]+)?")
 _SUFFIX = "_kernel_impl"
 _CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
 
@@ -72,7 +72,7 @@ def recognises(path: Path) -> bool:
 
 
 def _is_operator(path: Path) -> bool:
-    if not path.is_dir() or not _FOLDER.match(path.name):
+    if not path.is_dir() or not _FOLDER.fullmatch(path.name):
         return False
     needle = f"def {path.name}{_SUFFIX}"
     return any(needle in file.read_text(encoding="utf-8", errors="replace") for file in path.glob("*.py"))

@@ -15,7 +15,7 @@ from typing import Any
 from assay.errors import InputError
 
 _KEY = re.compile(r"""^(?P<key>"[^"]*"|'[^']*'|[A-Za-z_][\w.-]*)\s*:(?:\s+(?P<value>.*))?$""")
-_PLAIN = re.compile(r"^[A-Za-z_./-][\w./ -]*$")
+_PLAIN = re.compile(r"[A-Za-z_./-][\w./ -]*")
 _WORDS = {"true": True, "false": False, "null": None, "~": None}
 
 
@@ -86,7 +86,7 @@ def _value(text: str, place: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        if _PLAIN.match(text):
+        if _PLAIN.fullmatch(text):
             return text
         raise InputError(
             f"`{text}` is not understood", place, "write a number, text or a flow list"
