@@ -141,7 +141,7 @@ def selftest(*, quick: bool = False, gates: Iterable[str] | None = None, device:
         quick: at the quick tier.
         gates: slugs; None for all.
         device: `cpu` (emulation), `cuda` or `auto`.
-        workers: verdicts at a time; None for one per two processors.
+        workers: verdicts at a time; None for as many as the machine takes.
         progress: called with (verdicts made, verdicts in all).
     """
     wanted = set(gates) if gates is not None else set(GATES)
@@ -149,7 +149,7 @@ def selftest(*, quick: bool = False, gates: Iterable[str] | None = None, device:
     covered = {c.gate for c in CONTROLS}
     yield from (Checked(g.slug, Trust.ELSEWHERE) for g in BATTERY if g.slug in wanted - covered)
     half: dict[str, dict[str, Done]] = {}
-    with Pool(workers=workers) as pool:
+    with Pool(workers=workers, device=device) as pool:
         jobs = (job for c in controls for job in _jobs(c, quick, device))
         for done, result in enumerate(pool.run(jobs), 1):
             if progress is not None:

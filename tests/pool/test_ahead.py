@@ -65,6 +65,11 @@ def test_one_that_was_killed_meanwhile_is_replaced(zygote: Zygote) -> None:
         session.close()
 
 
+def _waiting(references: References) -> list[Worker]:
+    """Workers that were started ahead and await a candidate."""
+    return [one.worker for kept in references.ahead._kept.values() for one in kept]
+
+
 def test_verdicts_are_the_same_and_nothing_stays(zygote: Zygote) -> None:
     entry = corpus.entry("softmax_row", "float32")
     task, candidate = parse_task(entry.reference), parse_candidate(entry.kernel)
@@ -74,13 +79,19 @@ def test_verdicts_are_the_same_and_nothing_stays(zygote: Zygote) -> None:
         for _ in range(2):
             # the second shows that workers are wanted with the same again
             verify_task(task, candidate, options=options, zygote=zygote, references=references)
+        for _ in range(5):
+            references.get_ready()
+            waiting = _waiting(references)
+            again = verify_task(task, candidate, options=options, zygote=zygote, references=references)
+            taken = [one for one in waiting if one not in _waiting(references)]
+            if taken:
+                break
+            # free memory has moved by a step meanwhile, and with it what a worker may have
+        [worker] = taken
+        assert _gone(worker)
         references.get_ready()
-        [[started]] = references.ahead._kept.values()
-        again = verify_task(task, candidate, options=options, zygote=zygote, references=references)
-        assert not references.ahead._kept or not any(references.ahead._kept.values()), "it was taken"
-        assert _gone(started.worker)
-        references.get_ready()
-        [[left]] = [kept for kept in references.ahead._kept.values() if kept]
-    assert _gone(left.worker)
+        left = _waiting(references)
+    assert left
+    assert all(map(_gone, left))
     assert again.label == alone.label
     assert [g.model_dump() for g in again.gates] == [g.model_dump() for g in alone.gates]

@@ -1,4 +1,4 @@
-"""The judges of one machine, as many as it has GPUs or processors for."""
+"""The judges of one machine, as many as it has GPUs, processors and memory for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from assay.pool import Pool
 
 
 def local_pool(workers: int | None, sandbox: str, device: str) -> Pool:
-    """A pool of warm judges. On GPUs one for each where no number is given, and they take the GPUs in turn."""
+    """A pool of warm judges, as many as the machine takes where no number is given; they take GPUs in turn."""
     gpus = None if device == "cpu" else visible_gpus()
-    return Pool(workers or (len(gpus) if gpus else None), sandbox=sandbox, gpus=gpus)
+    return Pool(workers, sandbox=sandbox, gpus=gpus, device=device)
 
 
 def visible_gpus() -> list[str] | None:

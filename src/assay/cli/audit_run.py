@@ -22,7 +22,8 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", show_default=False,
                                              help="Folder of the audit; an audit in it goes on.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, metavar="N", show_default=False,
-                                                help="Judges at once.")] = None,
+                                                help="Judges at once; by default as many as the machine "
+                                                     "takes.")] = None,
     backend: Annotated[str, typer.Option(help="local or ray.")] = "local",
     tier: Annotated[str, typer.Option(help="quick, standard or deep.")] = "standard",
     device: Annotated[str, typer.Option(help="auto, cpu (device emulation) or cuda.")] = "auto",

@@ -17,7 +17,7 @@ def selftest(
                                                    help="This gate alone; may be repeated.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu (device emulation) or cuda.")] = "auto",
     workers: Annotated[int | None, typer.Option(show_default=False,
-                                                help="Verdicts at a time; one for two processors by default.")] = None,
+                                                help="Verdicts at a time; by default what the machine takes.")] = None,
 ) -> None:
     """Try every gate on a right kernel and on a wrong one, and say which can be trusted here.
 

@@ -14,7 +14,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.")] = 8765,
     workers: Annotated[int | None, typer.Option(min=1, metavar="N", show_default=False,
-                                                help="Judges; by default one for two processors.")] = None,
+                                                help="Judges; by default as many as the machine takes.")] = None,
     queue: Annotated[int, typer.Option(min=1, help="Verdicts that may wait; more are refused with 429.")] = 256,
     tokens: Annotated[Path | None, typer.Option(metavar="FILE", show_default=False,
                                                 help="TOML with a table [tenants.NAME] and a token for each who may "

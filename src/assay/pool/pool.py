@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 
 from assay.errors import InputError
 from assay.pool.model import Done, Job
+from assay.pool.size import judges
 from assay.run.process import checked_mode as checked_mode
 
 Progress = Callable[[str, str, int, int], None]
@@ -99,9 +100,10 @@ class Pool:
     that dies is replaced and its job begun again once.
 
     Args:
-        workers: judges; None for one per two processors.
+        workers: judges; None for as many as the machine takes: see `size.judges`.
         sandbox: how candidates are confined, where a job does not say.
         gpus: values of `CUDA_VISIBLE_DEVICES` that the judges take in turn; None leaves the environment's.
+        device: where most jobs are judged, `cpu`, `cuda` or `auto`.
         progress: called with (job id, phase, done, total) from the pool's threads.
 
     Raises:
@@ -109,8 +111,8 @@ class Pool:
     """
 
     def __init__(self, workers: int | None = None, *, sandbox: str = "auto", gpus: Sequence[str] | None = None,
-                 progress: Progress | None = None) -> None:
-        workers = max(1, (os.cpu_count() or 2) // 2) if workers is None else workers
+                 device: str = "auto", progress: Progress | None = None) -> None:
+        workers = judges(device, len(gpus or ())) if workers is None else workers
         if workers < 1:
             raise InputError(f"{workers} workers can do nothing", "--workers", "give 1 or more")
         self.sandbox, self.workers = checked_mode(sandbox), workers

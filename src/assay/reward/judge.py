@@ -39,7 +39,7 @@ class KernelReward:
         tier: effort of each verdict.
         device: `auto`, `cpu` or `cuda`.
         contract: the obligations of every task; a Contract, data or a path. None for what each reference does.
-        workers: judges; None for one per two processors, or for a single one where candidates are timed: another
+        workers: judges; None for as many as the machine takes, or for a single one where candidates are timed: another
             one's verdicts would hold the GPU up meanwhile.
         timeout: seconds for one verdict; None for the tier's own.
         stages: the numbers.
@@ -161,7 +161,7 @@ class KernelReward:
         if self._pool is None:
             from assay.pool import Pool
 
-            self._pool = Pool(self._workers)
+            self._pool = Pool(self._workers, device=self._options.device)
         return self._pool
 
     def _ask(self, pool: Pool, number: int, task: Task, candidate: Candidate, key: _Key,

@@ -78,7 +78,7 @@ class References:
         """
         self._let_go()
         *before, last = self._latest or [[]]
-        if last and (not last[0].hide or (before and {w.key for w in before[0]} == {w.key for w in last})):
+        if last and (not last[0].hide or (before and {w.hide for w in before[0]} == {w.hide for w in last})):
             self.ahead.prepare(last)
         self.stubs.build()
 

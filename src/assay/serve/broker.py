@@ -76,6 +76,7 @@ class Broker:
         self.stopping = False
         self.started = time.time()
         self.pool = Pool(settings.workers, sandbox=settings.sandbox, gpus=settings.gpus or None,
+                         device=settings.device,
                          progress=self._progress)
 
     def submit(self, request: VerdictRequest, tenant: Tenant) -> Entry:

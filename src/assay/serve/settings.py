@@ -42,7 +42,7 @@ class Settings:
     """How a service works.
 
     Attributes:
-        workers: judges; None for one per two processors.
+        workers: judges; None for as many as the machine takes.
         queue: verdicts that may wait; more are refused with 429.
         body_bytes: largest request.
         results: verdicts kept for whoever asks again.
