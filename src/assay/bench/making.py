@@ -46,7 +46,9 @@ class Maker:
     def own(self) -> Contender:
         """The candidate."""
         session = self._session(self.candidate.source, entries(self.task, self.candidate))
-        return Contender(CANDIDATE, session, self.facts.weights, patience=self.options.patience)
+        # what it leaves to torch is as narrow as the baselines' products, and no narrower unless it asks for that
+        return Contender(CANDIDATE, session, self.facts.weights, tf32=True if self.tf32 else None,
+                         patience=self.options.patience)
 
     def baselines(self) -> dict[str, Contender]:
         """The reference, eager and compiled."""
