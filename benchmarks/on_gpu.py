@@ -68,9 +68,9 @@ STEPS = (
                    "audit.py whole {scratch} --device cuda --gpus 1 --seconds {seconds} -- --workers {jobs}",
                    "audit.py device {scratch} --device cuda --out {out}"), 90, 400),
     Step("oracle", ("oracle.py --device cuda --seconds {seconds} --out {out}",), 60, 220),
-    Step("scoreboard", ("scoreboard.py run --device cuda --rows {scratch}/rows.jsonl --groups mutants --sample 100 "
-                        "--seconds {seconds} --workers {jobs}",
-                        "scoreboard.py result --device cuda --have {scratch}/rows.jsonl --out {out}"), 120, 240,
+    Step("scoreboard", ("scoreboard.py run --device cuda --rows {scratch}/rows.jsonl --groups mutants controls "
+                        "--sample 150 --seconds {seconds} --workers {jobs}",
+                        "scoreboard.py result --device cuda --have {scratch}/rows.jsonl --out {out}"), 120, 420,
          spare=60),
 )
 
